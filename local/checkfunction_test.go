@@ -16,6 +16,7 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/syncbuffer"
 	"tidegate/internal/testing/valkeytest"
@@ -64,11 +65,8 @@ func startCheckFrom(t *testing.T, binary, url string, more map[string]string) *c
 
 func (f *checkFunction) newKey(t *testing.T) (policy.Key, apikey.Secret) {
 	t.Helper()
-	k, secret, err := f.store.Create(t.Context(),
-		policy.NewKey{Name: "a key", Env: "test", Plan: "two"}, byTest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k, secret := registrytest.Create(t, f.store, byTest,
+		policy.NewKey{Name: "a key", Env: "test", Plan: "two"})
 	return k, secret
 }
 

@@ -22,6 +22,7 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
 	"tidegate/local/echo"
@@ -363,19 +364,14 @@ func TestRunWithDenialsInTheContext(t *testing.T) {
 // methods share the limit.
 func TestHeadCostsAsMuchAsGet(t *testing.T) {
 	f := startCheck(t, valkeytest.Start(t), nil)
-	set, err := f.store.Set(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	set.Plans[0].Limits = []limiter.Limit{{Requests: 50, Window: time.Hour}}
-	set.PerIP = policy.Scope{}
-	set.Routes = []policy.Route{
-		{Name: "rest", Cost: 1, Pattern: route.Pattern{Method: "ANY", Path: "/{proxy+}"}},
-		{Name: "report", Cost: 50, Pattern: route.Pattern{Method: "GET", Path: "/report"}},
-	}
-	if _, err := f.store.SaveSet(t.Context(), *set, byTest); err != nil {
-		t.Fatal(err)
-	}
+	registrytest.Save(t, f.store, byTest, func(set *policy.Set) {
+		set.Plans[0].Limits = []limiter.Limit{{Requests: 50, Window: time.Hour}}
+		set.PerIP = policy.Scope{}
+		set.Routes = []policy.Route{
+			{Name: "rest", Cost: 1, Pattern: route.Pattern{Method: "ANY", Path: "/{proxy+}"}},
+			{Name: "report", Cost: 50, Pattern: route.Pattern{Method: "GET", Path: "/report"}},
+		}
+	})
 	for name, api := range map[string]struct {
 		handler http.Handler
 		header  string

@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
 	"tidegate/internal/testing/built"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/syncbuffer"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
@@ -82,16 +84,11 @@ func TestCrossingReachesItsTarget(t *testing.T) {
 func crossedLine(t *testing.T) string {
 	t.Helper()
 	f := startCheck(t, valkeytest.Start(t), nil)
-	set, err := f.store.Set(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	set.Plans[0].Limits = []limiter.Limit{
-		{Requests: 2, Window: time.Hour, Notify: limiter.NewThresholds([]int{50})},
-	}
-	if _, err := f.store.SaveSet(t.Context(), *set, byTest); err != nil {
-		t.Fatal(err)
-	}
+	registrytest.Save(t, f.store, byTest, func(set *policy.Set) {
+		set.Plans[0].Limits = []limiter.Limit{
+			{Requests: 2, Window: time.Hour, Notify: limiter.NewThresholds([]int{50})},
+		}
+	})
 	_, secret := f.newKey(t)
 	if _, allowed := f.invokeAll(t, []string{restEvent(secret.Reveal()),
 		restEvent(secret.Reveal())}); allowed != 2 {

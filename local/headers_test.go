@@ -23,6 +23,7 @@ import (
 
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/local/echo"
 	"tidegate/local/gateway"
@@ -95,16 +96,11 @@ func startSite(t *testing.T) *site {
 	valkey := valkeytest.Start(t)
 	check := startCheck(t, valkey,
 		tokens("IDENTITY_SOURCES", "key,jwt", "HTTP_API_RESPONSE", "simple", "HTTP_API_DENY", "context"))
-	set, err := check.store.Set(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	set.PerIP.Limits = nil
-	set.Plans = append(set.Plans, policy.Plan{Name: "day",
-		Limits: []limiter.Limit{{Requests: 1, Window: 24 * time.Hour}}})
-	if _, err := check.store.SaveSet(t.Context(), *set, byTest); err != nil {
-		t.Fatal(err)
-	}
+	registrytest.Save(t, check.store, byTest, func(set *policy.Set) {
+		set.PerIP.Limits = nil
+		set.Plans = append(set.Plans, policy.Plan{Name: "day",
+			Limits: []limiter.Limit{{Requests: 1, Window: 24 * time.Hour}}})
+	})
 	admin := startAdmin(t, buildAdmin(t), map[string]string{"VALKEY_URL": valkey})
 	l, err := listen(options{rest: "127.0.0.1:0", http: "127.0.0.1:0", admin: "127.0.0.1:0"})
 	if err != nil {
@@ -140,11 +136,8 @@ func adaptedBackend() gateway.Invoker {
 
 func (s *site) key(t *testing.T, plan string) string {
 	t.Helper()
-	_, secret, err := s.check.store.Create(t.Context(),
-		policy.NewKey{Name: "a key", Env: "test", Plan: plan}, byTest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, secret := registrytest.Create(t, s.check.store, byTest,
+		policy.NewKey{Name: "a key", Env: "test", Plan: plan})
 	return secret.Reveal()
 }
 

@@ -18,6 +18,7 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/local/gateway"
 	"tidegate/web/middleware"
@@ -76,11 +77,8 @@ func TestCallsInFlight(t *testing.T) {
 	if imported.status != http.StatusOK {
 		t.Fatalf("%d %s", imported.status, imported.body)
 	}
-	_, secret, err := f.store.Create(t.Context(),
-		policy.NewKey{Name: "a key", Env: "test", Plan: "reports"}, byTest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, secret := registrytest.Create(t, f.store, byTest,
+		policy.NewKey{Name: "a key", Env: "test", Plan: "reports"})
 
 	backend := reports{make(chan struct{}), make(chan int)}
 	limits := middleware.Middleware{Source: authorizerContext,

@@ -30,6 +30,7 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
@@ -123,17 +124,12 @@ func TestCheckSettings(t *testing.T) {
 // callers through while Valkey is unavailable.
 func (f *checkFunction) saveSettingsPolicy(t *testing.T) {
 	t.Helper()
-	set, err := f.store.Set(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	set.Plans[0].Degraded = policy.Open
-	set.Plans = append(set.Plans, policy.Plan{Name: "five",
-		Limits: []limiter.Limit{{Requests: 5, Window: time.Hour}}})
-	set.Routes = []policy.Route{{Name: "all", Cost: 1, Settle: true, Pattern: route.Pattern{}}}
-	if _, err := f.store.SaveSet(t.Context(), *set, byTest); err != nil {
-		t.Fatal(err)
-	}
+	registrytest.Save(t, f.store, byTest, func(set *policy.Set) {
+		set.Plans[0].Degraded = policy.Open
+		set.Plans = append(set.Plans, policy.Plan{Name: "five",
+			Limits: []limiter.Limit{{Requests: 5, Window: time.Hour}}})
+		set.Routes = []policy.Route{{Name: "all", Cost: 1, Settle: true, Pattern: route.Pattern{}}}
+	})
 }
 
 // answerTo returns the function's answer, or its error.

@@ -10,6 +10,7 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/testing/built"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -55,17 +56,12 @@ func TestZonedLimitsWithoutZoneData(t *testing.T) {
 		}
 	}
 	call(f)
-	set, err := f.store.Set(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	day := []limiter.Limit{{Requests: 1000, Algorithm: limiter.FixedWindow, Calendar: limiter.Day,
-		Zone: "Europe/Berlin"}}
-	set.Routes = []policy.Route{{Name: "all", Cost: 1, PerKey: day, PerIP: day, Shared: day}}
-	set.Global.Limits = day
-	if _, err := f.store.SaveSet(t.Context(), *set, byTest); err != nil {
-		t.Fatal(err)
-	}
+	registrytest.Save(t, f.store, byTest, func(set *policy.Set) {
+		day := []limiter.Limit{{Requests: 1000, Algorithm: limiter.FixedWindow, Calendar: limiter.Day,
+			Zone: "Europe/Berlin"}}
+		set.Routes = []policy.Route{{Name: "all", Cost: 1, PerKey: day, PerIP: day, Shared: day}}
+		set.Global.Limits = day
+	})
 	call(f)
 	f.Close()
 	again := startCheckFrom(t, binary, url, nil)

@@ -15,6 +15,7 @@ import (
 	"tidegate/internal/registry"
 	"tidegate/internal/route"
 	"tidegate/internal/store/acl"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/usage"
@@ -101,11 +102,8 @@ func seed(t *testing.T, adminURL, checkURL string) *registry.Store {
 	client := storetest.Connect(t, checkURL)
 	check, recorder := enforce.NewChecker(client, pepper), usage.NewRecorder(usage.Options{}, time.Now)
 	for _, name := range []string{"acme", "bolt", "core"} {
-		key, secret, err := keys.Create(t.Context(),
-			policy.NewKey{Name: name, Env: "test", Plan: "free"}, edit)
-		if err != nil {
-			t.Fatal(err)
-		}
+		key, secret := registrytest.Create(t, keys, edit,
+			policy.NewKey{Name: name, Env: "test", Plan: "free"})
 		call := enforce.Call{
 			Kind: policy.APIKey, Subject: secret.ID(), Secret: secret,
 			Address: netip.MustParseAddr("192.0.2.1"),

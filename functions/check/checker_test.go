@@ -57,24 +57,13 @@ func newFunction(t *testing.T, plans ...policy.Plan) *function {
 	f.checker = newChecker(c, log, metrics, now)
 	f.admin = storetest.Connect(t, server)
 	f.set = registry.NewStore(f.admin, c.pepper)
-	set, err := f.set.Set(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	set.Plans = plans
-	if _, err := f.set.SaveSet(t.Context(), *set, tester); err != nil {
-		t.Fatal(err)
-	}
+	f.edit(t, func(set *policy.Set) { set.Plans = plans })
 	return f
 }
 
 func (f *function) key(t *testing.T, plan string) apikey.Secret {
 	t.Helper()
-	_, secret, err := f.set.Create(t.Context(),
-		policy.NewKey{Name: "caller", Env: "test", Plan: plan}, tester)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, secret := registrytest.Create(t, f.set, tester, policy.NewKey{Name: "caller", Env: "test", Plan: plan})
 	return secret
 }
 
@@ -256,16 +245,11 @@ func (f *function) damage(t *testing.T, from, to string) {
 // saveCalendarLimit saves a policy set with a limit on all calls per day in Berlin.
 func (f *function) saveCalendarLimit(t *testing.T) {
 	t.Helper()
-	set, err := f.set.Set(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	day := limiter.Limit{Requests: 1000, Algorithm: limiter.FixedWindow, Calendar: limiter.Day,
-		Zone: "Europe/Berlin"}
-	set.Global.Limits = []limiter.Limit{day}
-	if _, err := f.set.SaveSet(t.Context(), *set, tester); err != nil {
-		t.Fatal(err)
-	}
+	f.edit(t, func(set *policy.Set) {
+		day := limiter.Limit{Requests: 1000, Algorithm: limiter.FixedWindow, Calendar: limiter.Day,
+			Zone: "Europe/Berlin"}
+		set.Global.Limits = []limiter.Limit{day}
+	})
 }
 
 // unusableSetLines returns the number of log lines about an unusable policy set.
@@ -385,14 +369,7 @@ func TestHammeringUntilANewSet(t *testing.T) {
 	for range 25 {
 		f.call(t, secret)
 	}
-	set, err := f.set.Set(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	set.Plans[0].Limits[0].Requests = 20
-	if _, err := f.set.SaveSet(t.Context(), *set, tester); err != nil {
-		t.Fatal(err)
-	}
+	f.edit(t, func(set *policy.Set) { set.Plans[0].Limits[0].Requests = 20 })
 	f.call(t, other)
 	if !f.call(t, secret).Allowed {
 		t.Error("still denied by the old policy set")
@@ -425,17 +402,12 @@ func TestClientClock(t *testing.T) {
 // Denials that count towards a ban all reach Valkey. Those of a banned caller need not.
 func TestHammeringIsBanned(t *testing.T) {
 	f := newFunction(t, policy.Plan{Name: "free", Limits: tenADay()})
-	set, err := f.set.Set(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	set.Bans = &policy.Bans{
-		Denials: 30, Window: policy.Duration(time.Hour), Base: policy.Duration(time.Minute),
-		Cap: policy.Duration(time.Hour),
-	}
-	if _, err := f.set.SaveSet(t.Context(), *set, tester); err != nil {
-		t.Fatal(err)
-	}
+	f.edit(t, func(set *policy.Set) {
+		set.Bans = &policy.Bans{
+			Denials: 30, Window: policy.Duration(time.Hour), Base: policy.Duration(time.Minute),
+			Cap: policy.Duration(time.Hour),
+		}
+	})
 	secret := f.key(t, "free")
 	for i := range 40 {
 		if checked := f.call(t, secret); checked.BannedUntil.IsZero() != (i < 39) {
@@ -485,14 +457,9 @@ func TestRetryAfterIsExact(t *testing.T) {
 // setCost sets the cost of every call.
 func (f *function) setCost(t *testing.T, cost int64) {
 	t.Helper()
-	set, err := f.set.Set(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	set.Routes = []policy.Route{{Name: "all", Cost: cost, Pattern: route.Pattern{}}}
-	if _, err := f.set.SaveSet(t.Context(), *set, tester); err != nil {
-		t.Fatal(err)
-	}
+	f.edit(t, func(set *policy.Set) {
+		set.Routes = []policy.Route{{Name: "all", Cost: cost, Pattern: route.Pattern{}}}
+	})
 }
 
 // callUntilAllowed calls until the first denial, then until a call is allowed again. It

@@ -20,6 +20,7 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
@@ -76,10 +77,7 @@ func (e *environment) newKey(t *testing.T) apikey.Secret {
 			t.Fatal(err)
 		}
 	}
-	_, secret, err := keys.Create(t.Context(), policy.NewKey{Name: "caller", Env: "test", Plan: "free"}, edit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, secret := registrytest.Create(t, keys, edit, policy.NewKey{Name: "caller", Env: "test", Plan: "free"})
 	return secret
 }
 

@@ -410,11 +410,8 @@ func TestKeysNearALimitAreListed(t *testing.T) {
 		policy.Plan{Name: "team", Limits: perHour(1000), PerGroup: perHour(5)})
 	f.edit(t, func(s *policy.Set) { s.TokenPlan, s.Global.Limits = "many", perHour(25) })
 	secret, other, token := f.key(t, "ten"), f.key(t, "many"), f.set.TokenCaller("issuer", "somebody")
-	_, grouped, err := f.set.Create(t.Context(),
-		policy.NewKey{Name: "grouped", Env: "test", Plan: "team", Group: "g"}, tester)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, grouped := registrytest.Create(t, f.set, tester,
+		policy.NewKey{Name: "grouped", Env: "test", Plan: "team", Group: "g"})
 	if _, err := f.set.Adopt(t.Context(), policy.Token, token, "somebody",
 		&policy.Override{Limits: perHour(5), Reason: "a test"}, tester); err != nil {
 		t.Fatal(err)

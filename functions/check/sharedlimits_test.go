@@ -14,6 +14,7 @@ import (
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -93,14 +94,7 @@ func changedKey(change func(*policy.Key)) func(*testing.T, *function) apikey.Sec
 // edit changes the policy set and saves it.
 func (f *function) edit(t *testing.T, change func(*policy.Set)) {
 	t.Helper()
-	set, err := f.set.Set(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	change(set)
-	if _, err := f.set.SaveSet(t.Context(), *set, tester); err != nil {
-		t.Fatal(err)
-	}
+	registrytest.Save(t, f.set, tester, change)
 }
 
 // usedKey creates a key whose plan allows one call, and makes calls with it.

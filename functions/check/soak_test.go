@@ -119,25 +119,17 @@ func newSoak(t *testing.T, urls []string) *soak {
 	s.url = urls[0] + "," + strings.TrimPrefix(urls[1], "valkey://") + "?cluster=true"
 	s.admin = storetest.Connect(t, s.url)
 	s.store = registry.NewStore(s.admin, s.pepper)
-	set, err := s.store.Set(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	limits := []limiter.Limit{{Requests: soakLimit, Window: soakWindow}}
-	set.Plans = []policy.Plan{
-		{Name: "steady", Limits: limits},
-		{Name: "edited", Limits: limits, Degraded: policy.Local, Share: 20},
-	}
-	set.AddressPlan = "edited"
-	if _, err := s.store.SaveSet(t.Context(), *set, tester); err != nil {
-		t.Fatal(err)
-	}
-	for i := range soakKeys {
-		k, secret, err := s.store.Create(t.Context(),
-			policy.NewKey{Name: "soak", Env: "test", Plan: []string{"steady", "edited"}[i%2]}, tester)
-		if err != nil {
-			t.Fatal(err)
+	registrytest.Save(t, s.store, tester, func(set *policy.Set) {
+		limits := []limiter.Limit{{Requests: soakLimit, Window: soakWindow}}
+		set.Plans = []policy.Plan{
+			{Name: "steady", Limits: limits},
+			{Name: "edited", Limits: limits, Degraded: policy.Local, Share: 20},
 		}
+		set.AddressPlan = "edited"
+	})
+	for i := range soakKeys {
+		k, secret := registrytest.Create(t, s.store, tester,
+			policy.NewKey{Name: "soak", Env: "test", Plan: []string{"steady", "edited"}[i%2]})
 		key := &soakKey{id: k.ID, steady: i%2 == 0}
 		key.secret.Store(&secret)
 		s.keys = append(s.keys, key)

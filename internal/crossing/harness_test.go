@@ -19,6 +19,7 @@ import (
 	"tidegate/internal/route"
 	"tidegate/internal/store/acl"
 	"tidegate/internal/telemetry"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/syncbuffer"
 	"tidegate/internal/testing/valkeytest"
@@ -43,24 +44,15 @@ func newWorld(t *testing.T, change func(*policy.Set)) *world {
 	url := valkeytest.Start(t)
 	w := &world{url: url, client: storetest.Connect(t, url)}
 	w.Store = registry.NewStore(w.client, testPepper)
-	set, err := w.Set(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	change(set)
-	if _, err := w.SaveSet(t.Context(), *set, byTest); err != nil {
-		t.Fatal(err)
-	}
+	registrytest.Save(t, w, byTest, change)
 	return w
 }
 
 func (w *world) key(t *testing.T, plan string) enforce.Call {
 	t.Helper()
-	k, secret, err := w.Create(t.Context(), policy.NewKey{Name: "Acme", Env: "test",
-		Plan: plan, Group: "acme"}, byTest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k, secret := registrytest.Create(t, w, byTest,
+		policy.NewKey{Name: "Acme", Env: "test",
+			Plan: plan, Group: "acme"})
 	return enforce.Call{Kind: policy.APIKey, Subject: k.ID, Secret: secret,
 		Route: route.Call{API: "api", Stage: "prod", Method: "GET", Path: "/orders"}}
 }

@@ -12,6 +12,7 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -49,11 +50,8 @@ func newFlood(t *testing.T, scope string) *flood {
 	f.Decider = NewDecider(f.source, Settings{Pepper: pepper, CallerCache: time.Hour,
 		DenyCache: denialLifetime, Sectors: 1}, func() time.Time { return f.clock })
 	for i := range callersOfFlood {
-		_, s, err := f.store.Create(t.Context(),
-			policy.NewKey{Name: fmt.Sprint("caller ", i), Env: "test", Plan: "free", Group: "team"}, byTest)
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, s := registrytest.Create(t, f.store, byTest,
+			policy.NewKey{Name: fmt.Sprint("caller ", i), Env: "test", Plan: "free", Group: "team"})
 		c := callWith(s)
 		c.Network = netip.MustParsePrefix("192.0.2.1/32")
 		f.calls = append(f.calls, c)

@@ -18,6 +18,7 @@ import (
 	"tidegate/internal/registry"
 	"tidegate/internal/store/acl"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
@@ -98,10 +99,7 @@ func (w *world) plan(t testing.TB, requests int64) {
 
 func (w *world) create(t testing.TB, name string) policy.Key {
 	t.Helper()
-	k, _, err := w.keys.Create(t.Context(), policy.NewKey{Name: name, Env: "test", Plan: "free"}, byTest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k, _ := registrytest.Create(t, w.keys, byTest, policy.NewKey{Name: name, Env: "test", Plan: "free"})
 	return k
 }
 

@@ -13,6 +13,7 @@ import (
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -20,10 +21,7 @@ import (
 func (w *world) createInGroup(t *testing.T, name, group string) policy.Key {
 	t.Helper()
 	n := policy.NewKey{Name: name, Env: "test", Plan: "free", Group: group}
-	k, _, err := w.Create(t.Context(), n, byTest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k, _ := registrytest.Create(t, w, byTest, n)
 	return k
 }
 

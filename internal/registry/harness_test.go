@@ -17,6 +17,7 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
 	"tidegate/internal/store/acl"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 )
@@ -67,38 +68,18 @@ func perMinute(requests int64) []limiter.Limit {
 // save changes the policy set and saves it.
 func (w *world) save(t testing.TB, change func(*policy.Set)) *policy.Set {
 	t.Helper()
-	set, err := w.Set(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	change(set)
-	saved, err := w.SaveSet(t.Context(), *set, byTest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return saved
+	return registrytest.Save(t, w, byTest, change)
 }
 
 // plan saves a plan with this name and these limits.
 func (w *world) plan(t testing.TB, name string, limits ...limiter.Limit) {
 	t.Helper()
-	w.save(t, func(s *policy.Set) {
-		for i := range s.Plans {
-			if s.Plans[i].Name == name {
-				s.Plans[i].Limits = limits
-				return
-			}
-		}
-		s.Plans = append(s.Plans, policy.Plan{Name: name, Limits: limits})
-	})
+	w.save(t, registrytest.Plan(name, limits...))
 }
 
 func (w *world) create(t testing.TB, name, plan string) (policy.Key, apikey.Secret) {
 	t.Helper()
-	k, secret, err := w.Create(t.Context(), policy.NewKey{Name: name, Env: "test", Plan: plan}, byTest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k, secret := registrytest.Create(t, w, byTest, policy.NewKey{Name: name, Env: "test", Plan: plan})
 	return k, secret
 }
 

@@ -272,15 +272,7 @@ func (i *installation) savePolicy(ctx context.Context) error {
 // unchanged.
 func (i *installation) edit(t testing.TB, change func(*policy.Set)) {
 	t.Helper()
-	ctx := context.WithoutCancel(t.Context()) // clean-ups edit too
-	set, err := i.store.Set(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	change(set)
-	if _, err := i.store.SaveSet(ctx, *set, suiteEdit); err != nil {
-		t.Fatal(err)
-	}
+	registrytest.Save(t, i.store, suiteEdit, change)
 }
 
 // rules adds route rules to the policies.
@@ -292,10 +284,7 @@ func (i *installation) rules(t testing.TB, rules ...policy.Route) {
 func (i *installation) key(t testing.TB, plan string) (policy.Key, string) {
 	t.Helper()
 	n := policy.NewKey{Name: "customer", Env: "test", Plan: plan}
-	k, secret, err := i.store.Create(t.Context(), n, suiteEdit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k, secret := registrytest.Create(t, i.store, suiteEdit, n)
 	return k, secret.Reveal()
 }
 

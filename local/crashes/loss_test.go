@@ -54,10 +54,7 @@ func (w *world) callers(each int) map[string][]caller {
 	for _, plan := range []string{string(policy.Open), string(policy.Closed)} {
 		for i := range each {
 			n := policy.NewKey{Name: fmt.Sprint(plan, i), Env: "test", Plan: plan}
-			k, secret, err := w.keys.Create(w.t.Context(), n, byTest)
-			if err != nil {
-				w.t.Fatal(err)
-			}
+			k, secret := registrytest.Create(w.t, w.keys, byTest, n)
 			made[plan] = append(made[plan], caller{k, secret.Reveal()})
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/s3test"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
@@ -71,16 +72,11 @@ func TestReleaseBefore(t *testing.T) {
 	for _, binary := range []string{build(t, "check"), buildAt(t, commit, "check")} {
 		checks = append(checks, startCheckOf(t, url, binary))
 	}
-	set, err := w.keys.Set(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	set.Plans[0].Limits[0].Requests = 1_000_000
-	set.Plans = append(set.Plans, policy.Plan{Name: "tight",
-		Limits: []limiter.Limit{{Requests: tight, Window: time.Hour}}})
-	if _, err := w.keys.SaveSet(t.Context(), *set, byTest); err != nil {
-		t.Fatal(err)
-	}
+	registrytest.Save(t, w.keys, byTest, func(set *policy.Set) {
+		set.Plans[0].Limits[0].Requests = 1_000_000
+		set.Plans = append(set.Plans, policy.Plan{Name: "tight",
+			Limits: []limiter.Limit{{Requests: tight, Window: time.Hour}}})
+	})
 	var both sync.WaitGroup
 	for i, e := range w.envs {
 		both.Go(func() { w.checkChangesRead(e, w.envs[1-i], checks, i) })

@@ -19,6 +19,7 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
@@ -164,14 +165,7 @@ func newWorld(t *testing.T, urls []string, options string) *world {
 
 func (w *world) save(t *testing.T, change func(*policy.Set)) {
 	t.Helper()
-	set, err := w.keys.Set(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	change(set)
-	if _, err := w.keys.SaveSet(t.Context(), *set, tester); err != nil {
-		t.Fatal(err)
-	}
+	registrytest.Save(t, w.keys, tester, change)
 }
 
 // plans saves a plan with the limits for each way to decide without Valkey, named after
@@ -189,10 +183,7 @@ func (w *world) plans(t *testing.T, limits ...limiter.Limit) {
 
 func (w *world) key(t *testing.T, plan string) caller {
 	t.Helper()
-	k, secret, err := w.keys.Create(t.Context(), policy.NewKey{Name: plan, Env: "test", Plan: plan}, tester)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k, secret := registrytest.Create(t, w.keys, tester, policy.NewKey{Name: plan, Env: "test", Plan: plan})
 	return caller{key: k, secret: secret, plan: plan}
 }
 

@@ -14,6 +14,7 @@ import (
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/tier"
 	"tidegate/local/echo"
 	"tidegate/local/gateway"
@@ -57,19 +58,14 @@ func (o *takeover) status(t *testing.T, method, value string) int {
 // setMode sets the mode of one plan, or of all for the name "".
 func (o *takeover) setMode(t *testing.T, plan string, mode policy.Mode) {
 	t.Helper()
-	set, err := o.keys.Set(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range set.Plans {
-		if plan == "" || set.Plans[i].Name == plan {
-			set.Plans[i].Mode = mode
+	edit := registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "take over"}
+	registrytest.Save(t, o.keys, edit, func(set *policy.Set) {
+		for i := range set.Plans {
+			if plan == "" || set.Plans[i].Name == plan {
+				set.Plans[i].Mode = mode
+			}
 		}
-	}
-	if _, err := o.keys.SaveSet(t.Context(), *set, registry.Edit{By: audit.Actor{Kind: "user",
-		Name: "tester"}, Reason: "take over"}); err != nil {
-		t.Fatal(err)
-	}
+	})
 }
 
 // The steps of docs/takeover.md work on an API of 40 methods with 300 keys in six usage

@@ -15,6 +15,7 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
@@ -49,10 +50,7 @@ func savePlan(t *testing.T, keys *registry.Store) {
 
 func create(t *testing.T, keys *registry.Store, name string) policy.Key {
 	t.Helper()
-	k, _, err := keys.Create(t.Context(), policy.NewKey{Name: name, Env: "test", Plan: "free"}, byTest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k, _ := registrytest.Create(t, keys, byTest, policy.NewKey{Name: name, Env: "test", Plan: "free"})
 	return k
 }
 
@@ -77,14 +75,7 @@ func TestRestore(t *testing.T) {
 	until := time.Now().Add(time.Second).Truncate(time.Second)
 	waiting.Until(t, "the next second", func() bool { return time.Now().After(until.Add(time.Millisecond)) })
 	later := create(t, keys, "later")
-	set, err := keys.Set(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	set.Plans[0].Limits[0].Requests = 3
-	if _, err := keys.SaveSet(t.Context(), *set, byTest); err != nil {
-		t.Fatal(err)
-	}
+	registrytest.Save(t, keys, byTest, func(set *policy.Set) { set.Plans[0].Limits[0].Requests = 3 })
 
 	empty := valkeytest.Start(t)
 	flags := []string{"-journal", folder, "-valkey", empty}

@@ -31,6 +31,7 @@ import (
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
 	"tidegate/internal/testing/built"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/tier"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
@@ -163,15 +164,10 @@ func (s *site) prepare(t *testing.T, url string) {
 	}
 	s.token = secret.Reveal()
 	keys := registry.NewStore(client, apikey.Pepper(localPepper))
-	set, err := keys.Set(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	set.Plans = append(set.Plans, policy.Plan{Name: "second",
-		Limits: []limiter.Limit{{Requests: minRequests, Window: time.Second}}})
-	if _, err := keys.SaveSet(t.Context(), *set, registry.Edit{By: by}); err != nil {
-		t.Fatal(err)
-	}
+	registrytest.Save(t, keys, registry.Edit{By: by}, func(set *policy.Set) {
+		set.Plans = append(set.Plans, policy.Plan{Name: "second",
+			Limits: []limiter.Limit{{Requests: minRequests, Window: time.Second}}})
+	})
 	_, key, err := keys.Create(t.Context(), policy.NewKey{Name: "verify", Env: "test", Plan: "second"},
 		registry.Edit{By: by})
 	if err != nil {

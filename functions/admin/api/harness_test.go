@@ -29,6 +29,7 @@ import (
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
 	"tidegate/internal/store/acl"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/usage"
 )
@@ -142,10 +143,7 @@ func (s *service) savePlans(plans ...policy.Plan) {
 
 func (s *service) create(name string) policy.Key {
 	s.t.Helper()
-	k, _, err := s.keys.Create(s.t.Context(), policy.NewKey{Name: name, Env: "test", Plan: "free"}, byTest)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	k, _ := registrytest.Create(s.t, s.keys, byTest, policy.NewKey{Name: name, Env: "test", Plan: "free"})
 	return k
 }
 

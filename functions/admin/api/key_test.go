@@ -322,21 +322,13 @@ func (s *service) listDenied(list statelist.List, id string) {
 // a first ban again.
 func TestAutomaticBan(t *testing.T) {
 	s := newService(t)
-	set, err := s.keys.Set(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	set.Plans[0].Limits = []limit{{Requests: 1, Window: time.Hour}}
-	set.Bans = &policy.Bans{Denials: 2, Window: policy.Duration(time.Hour), Base: policy.Duration(time.Hour),
-		Cap: policy.Duration(24 * time.Hour)}
-	if _, err := s.keys.SaveSet(t.Context(), *set, byTest); err != nil {
-		t.Fatal(err)
-	}
-	k, secret, err := s.keys.Create(t.Context(),
-		policy.NewKey{Name: "busy", Env: "test", Plan: "free"}, byTest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	registrytest.Save(t, s.keys, byTest, func(set *policy.Set) {
+		set.Plans[0].Limits = []limit{{Requests: 1, Window: time.Hour}}
+		set.Bans = &policy.Bans{Denials: 2, Window: policy.Duration(time.Hour),
+			Base: policy.Duration(time.Hour), Cap: policy.Duration(24 * time.Hour)}
+	})
+	k, secret := registrytest.Create(t, s.keys, byTest,
+		policy.NewKey{Name: "busy", Env: "test", Plan: "free"})
 	s.create("calm")
 	for range 2 {
 		until := s.callUntilBanned(k, secret)

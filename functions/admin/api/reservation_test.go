@@ -73,18 +73,13 @@ func TestReserveForBannedKey(t *testing.T) {
 func TestSettleAboveTheMaximum(t *testing.T) {
 	s := newService(t)
 	id := s.create("worker").ID
-	set, err := s.keys.Set(s.t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
 	perHour := func(requests int64) []limiter.Limit {
 		return []limiter.Limit{{Requests: requests, Window: time.Hour}}
 	}
-	set.Plans[0].Limits = perHour(500_000)
-	set.Routes = []policy.Route{{Name: "chat", Cost: 40, Shared: perHour(100_000)}}
-	if _, err := s.keys.SaveSet(t.Context(), *set, byTest); err != nil {
-		t.Fatal(err)
-	}
+	registrytest.Save(t, s.keys, byTest, func(set *policy.Set) {
+		set.Plans[0].Limits = perHour(500_000)
+		set.Routes = []policy.Route{{Name: "chat", Cost: 40, Shared: perHour(100_000)}}
+	})
 	reserve := func(key string) reply {
 		t.Helper()
 		return s.post("/reservations",

@@ -8,6 +8,7 @@ import (
 	"tidegate/internal/answer"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/usage"
 )
 
@@ -67,16 +68,11 @@ func TestExplain(t *testing.T) {
 func TestCrossings(t *testing.T) {
 	s := newService(t)
 	id := s.create("worker").ID
-	set, err := s.keys.Set(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	set.Plans[0].Limits = []limiter.Limit{{Requests: 100, Window: time.Hour,
-		Notify: limiter.Thresholds{50, 80}}}
-	set.Routes = []policy.Route{{Name: "chat", Cost: 10, Settle: true}}
-	if _, err := s.keys.SaveSet(t.Context(), *set, byTest); err != nil {
-		t.Fatal(err)
-	}
+	registrytest.Save(t, s.keys, byTest, func(set *policy.Set) {
+		set.Plans[0].Limits = []limiter.Limit{{Requests: 100, Window: time.Hour,
+			Notify: limiter.Thresholds{50, 80}}}
+		set.Routes = []policy.Route{{Name: "chat", Cost: 10, Settle: true}}
+	})
 	s.get("/crossings").wants(http.StatusOK, `"items":[]`)
 	reserved := s.post("/reservations", map[string]any{"keyId": id, "route": "chat", "cost": 60}).wants(
 		http.StatusCreated)

@@ -151,10 +151,10 @@ type table struct {
 func newTable(t *testing.T) *table {
 	t.Helper()
 	f := newFixture(t, valkeytest.Start(t))
-	set := must(f.store.Set(t.Context()))
-	set.Plans = append(set.Plans, policy.Plan{Name: "hourly", Limits: []limiter.Limit{hourly}})
-	set.TokenPlan, set.AddressPlan = "hourly", "hourly"
-	must(f.store.SaveSet(t.Context(), *set, tester))
+	registrytest.Save(t, f.store, tester, func(set *policy.Set) {
+		set.Plans = append(set.Plans, policy.Plan{Name: "hourly", Limits: []limiter.Limit{hourly}})
+		set.TokenPlan, set.AddressPlan = "hourly", "hourly"
+	})
 	pepper := apikey.Pepper(strings.Repeat("pepper!!", 4))
 	return &table{fixture: f, recorder: &recorder{checker: checks{f.checker}}, identities: allSources(pepper),
 		pepper: pepper}
@@ -183,10 +183,7 @@ func (tb *table) key(t *testing.T, state string) caller {
 	if state == "expired" {
 		n.Expires = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 	}
-	k, secret, err := tb.store.Create(t.Context(), n, tester)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k, secret := registrytest.Create(t, tb.store, tester, n)
 	c := caller{header: "x-api-key", value: secret.Reveal(), address: "192.0.2.1", name: "a key",
 		keyVersion: 1}
 	switch state {
@@ -496,9 +493,9 @@ func TestUsageIdentifierIsAlphanumeric(t *testing.T) {
 // every kind of event.
 func TestRefusedAddress(t *testing.T) {
 	tb := newTable(t)
-	set := must(tb.store.Set(t.Context()))
-	set.Deny = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
-	must(tb.store.SaveSet(t.Context(), *set, tester))
+	registrytest.Save(t, tb.store, tester, func(set *policy.Set) {
+		set.Deny = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+	})
 	for kind, k := range eventKinds {
 		if kind == "REST TOKEN" {
 			continue // it has no address
@@ -546,9 +543,7 @@ func TestImpossibleCost(t *testing.T) {
 func TestReservationInTheContext(t *testing.T) {
 	tb := newTable(t)
 	tb.setCost(t, 4)
-	set := must(tb.store.Set(t.Context()))
-	set.Routes[0].Settle = true
-	must(tb.store.SaveSet(t.Context(), *set, tester))
+	registrytest.Save(t, tb.store, tester, func(set *policy.Set) { set.Routes[0].Settle = true })
 	c := tb.newCaller(t, "key", "allowed")
 	for kind := range eventKinds {
 		if kind == "WebSocket" {

@@ -84,11 +84,8 @@ func newFixture(t *testing.T, url string) *fixture {
 		}
 	}
 	create := func(name string) (policy.Key, apikey.Secret) {
-		k, secret, err := f.store.Create(t.Context(),
-			policy.NewKey{Name: name, Env: "test", Plan: "free"}, tester)
-		if err != nil {
-			t.Fatal(err)
-		}
+		k, secret := registrytest.Create(t, f.store, tester,
+			policy.NewKey{Name: name, Env: "test", Plan: "free"})
 		return k, secret
 	}
 	f.key, f.active = create("orders team")

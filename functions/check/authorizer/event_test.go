@@ -556,12 +556,12 @@ func TestOverrideBelowTheCost(t *testing.T) {
 // setCost sets the cost of /orders, and the first limit of every plan to 10.
 func (tb *table) setCost(t *testing.T, cost int64) {
 	t.Helper()
-	set := must(tb.store.Set(t.Context()))
-	for i := range set.Plans {
-		set.Plans[i].Limits[0].Requests = 10
-	}
-	set.Routes = []policy.Route{{Name: "orders", Cost: cost, Pattern: route.Pattern{Path: "/orders"}}}
-	must(tb.store.SaveSet(t.Context(), *set, tester))
+	registrytest.Save(t, tb.store, tester, func(set *policy.Set) {
+		for i := range set.Plans {
+			set.Plans[i].Limits[0].Requests = 10
+		}
+		set.Routes = []policy.Route{{Name: "orders", Cost: cost, Pattern: route.Pattern{Path: "/orders"}}}
+	})
 }
 
 // The log names a test event of the AWS console, whose ARN has no API id. The call is

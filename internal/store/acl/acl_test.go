@@ -18,6 +18,7 @@ import (
 	"tidegate/internal/route"
 	"tidegate/internal/store"
 	"tidegate/internal/store/acl"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/usage"
 )
@@ -74,10 +75,7 @@ func TestUsersCanDoTheirWork(t *testing.T) {
 	admin, edit := registry.NewStore(client, pepper),
 		registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
 	set := must(admin.SaveSet(t.Context(), fullPolicySet(), edit))(t)
-	key, secret, err := admin.Create(t.Context(), policy.NewKey{Name: "one", Env: "test", Plan: "free"}, edit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key, secret := registrytest.Create(t, admin, edit, policy.NewKey{Name: "one", Env: "test", Plan: "free"})
 	checkUser := s.as(t, "check")
 	check, recorder := enforce.NewChecker(checkUser, pepper),
 		usage.NewRecorder(usage.Options{}, func() time.Time { return now })

@@ -20,6 +20,7 @@ import (
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/waiting"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/statelist"
@@ -79,26 +80,13 @@ func (r *Registry) Must(err error) {
 // Save changes the policy set.
 func (r *Registry) Save(change func(*policy.Set)) *policy.Set {
 	r.T.Helper()
-	set, err := r.Set(context.Background())
-	r.Must(err)
-	change(set)
-	saved, err := r.SaveSet(context.Background(), *set, ByTest)
-	r.Must(err)
-	return saved
+	return registrytest.Save(r.T, r, ByTest, change)
 }
 
 // Plan saves a plan with these limits.
 func (r *Registry) Plan(name string, limits ...limiter.Limit) {
 	r.T.Helper()
-	r.Save(func(s *policy.Set) {
-		for i := range s.Plans {
-			if s.Plans[i].Name == name {
-				s.Plans[i].Limits = limits
-				return
-			}
-		}
-		s.Plans = append(s.Plans, policy.Plan{Name: name, Limits: limits})
-	})
+	r.Save(registrytest.Plan(name, limits...))
 }
 
 // CreateKey creates a key with a plan.
