@@ -210,13 +210,15 @@ func (w *world) editOverride() {
 		w.overrideKey(c)
 		return
 	}
-	var o *policy.Override
-	w.team, o = w.drawOverride(w.team)
-	if err := w.store.OverrideGroup(w.Context(), group, o, byHand); err != nil {
+	w.overrideGroup(w.drawOverride(w.team))
+}
+
+func (w *world) overrideGroup(o *override, stored *policy.Override) {
+	if err := w.store.OverrideGroup(w.Context(), group, stored, byHand); err != nil {
 		w.fail("override of the group: %v", err)
 	}
-	w.edited = w.now
-	w.note("group: override %+v", o)
+	w.team, w.edited = o, w.now
+	w.note("group: override %+v", stored)
 }
 
 func (w *world) overrideKey(c *caller) {
@@ -316,6 +318,9 @@ func (w *world) stepClock() {
 	by := (time.Duration(w.Int64N(int64(2*most))) - most).Truncate(time.Microsecond)
 	c, e, t := w.drawCall()
 	w.burst(c, e, t)
+	if w.team != nil && !w.now.Before(w.team.until) { // environments that saw its end keep to it
+		w.overrideGroup(nil, nil)
+	}
 	w.ahead += by
 	w.edited = w.now
 	w.setClock()

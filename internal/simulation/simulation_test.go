@@ -2,11 +2,14 @@ package simulation
 
 import (
 	"cmp"
+	"context"
+	"crypto/sha256"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,7 +22,7 @@ import (
 
 var (
 	seed  = flag.Int64("seed", 0, "replay the history of this seed; 0 plays many")
-	fresh = flag.Int("fresh", 0, "number of histories of fresh seeds; 0 for the same seeds each time")
+	fresh = flag.Int("fresh", 0, "number of histories of random seeds; 0 for the commit's seeds")
 )
 
 const (
@@ -53,16 +56,33 @@ func TestSimulation(t *testing.T) {
 		}
 		t.Run("kept "+text, func(t *testing.T) { play(t, s) })
 	}
-	for i := range cmp.Or(*fresh, histories.N(50)) {
-		s := int64(i + 2)
-		if *fresh > 0 {
-			s = rand.Int64()
-		}
+	next := rand.Int64
+	if *fresh == 0 {
+		next = seedsOf(commit(t))
+	}
+	for range cmp.Or(*fresh, histories.N(100)) {
+		s := next()
 		t.Run(fmt.Sprint("seed ", s), func(t *testing.T) {
 			defer keep(t, s)
 			play(t, s)
 		})
 	}
+}
+
+// commit returns what identifies the files of the commit that is tested. Every commit plays
+// histories that nobody played before, and plays the same again.
+func commit(t *testing.T) []byte {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	tree, err := exec.CommandContext(ctx, "git", "rev-parse", "HEAD^{tree}").Output()
+	if err != nil {
+		t.Log("seeds of no commit:", err)
+	}
+	return tree
+}
+
+func seedsOf(tree []byte) func() int64 {
+	return rand.New(rand.NewChaCha8(sha256.Sum256(tree))).Int64
 }
 
 // keep adds the seed of a failed history to those that are always played.
