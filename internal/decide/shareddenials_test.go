@@ -153,25 +153,32 @@ func TestSharedDenialsAreRepeated(t *testing.T) {
 // While a shared limit is full, a verified caller's call that reaches Valkey runs one
 // script. A higher limit acts on the next call that does, which takes from it once.
 func TestFullLimitsAreAskedFirst(t *testing.T) {
-	f := newFlood(t, policy.ScopeIP)
-	f.call(f.calls[0], false) // the first one runs three scripts
-	before := f.scripts()
-	const denials = 30
-	for i := range denials {
-		f.clock = f.clock.Add(denialLifetime)
-		f.call(f.calls[i%callersOfFlood], false)
-	}
-	if ran := f.scripts() - before; ran != denials || f.source.calls != denials+1 {
-		t.Errorf("%d denied calls ran %d scripts, want one each", f.source.calls, ran)
-	}
-	const more = 5
-	f.limit(perCaller*callersOfFlood + more)
-	f.clock = f.clock.Add(denialLifetime)
-	for left := int64(more - 1); left >= 0; left-- {
-		result := f.call(f.calls[0], true)
-		if shared := result.Limits[len(result.Limits)-1]; shared.Remaining != left {
-			t.Errorf("%d remain of the address's limit, want %d", shared.Remaining, left)
+	for _, scope := range sharedScopes {
+		if scope == policy.ScopeGroup { // only Valkey knows the caller's group
+			continue
 		}
+		t.Run(scope, func(t *testing.T) {
+			f := newFlood(t, scope)
+			f.call(f.calls[0], false) // the first one runs three scripts
+			before := f.scripts()
+			const denials = 30
+			for i := range denials {
+				f.clock = f.clock.Add(denialLifetime)
+				f.call(f.calls[i%callersOfFlood], false)
+			}
+			if ran := f.scripts() - before; ran != denials || f.source.calls != denials+1 {
+				t.Errorf("%d denied calls ran %d scripts, want one each", f.source.calls, ran)
+			}
+			const more = 5
+			f.limit(perCaller*callersOfFlood + more)
+			f.clock = f.clock.Add(denialLifetime)
+			for left := int64(more - 1); left >= 0; left-- {
+				result := f.call(f.calls[0], true)
+				if shared := result.Limits[len(result.Limits)-1]; shared.Remaining != left {
+					t.Errorf("%d remain of the limit, want %d", shared.Remaining, left)
+				}
+			}
+			f.call(f.calls[0], false)
+		})
 	}
-	f.call(f.calls[0], false)
 }
