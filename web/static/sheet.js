@@ -1,16 +1,23 @@
 // Opens the form behind a link with data-sheet in a dialog, and shows the server's
 // response to the form there too. Without scripts, or if a response has neither form nor
-// way on, the browser opens the page.
+// way on, the browser opens the page. Nobody leaves a form with typed text unasked, in a
+// dialog or on a page.
 
 import htmx from 'htmx.org';
 
 const sheet = document.getElementById('sheet');
 let typed = false; // since the last save
+const ask = (event) => event.preventDefault(); // the browser's own question
+
+function mark(is) {
+  typed = is;
+  (is ? addEventListener : removeEventListener)('beforeunload', ask);
+}
 
 async function load(method, path, source, event) {
   await htmx.ajax(method, path, { source, event, target: '#sheet', swap: 'innerHTML', select: '.sheet' });
+  mark(typed && Boolean(sheet.querySelector('form')));
   if (!sheet.querySelector('form, .primary')) return location.assign(path);
-  typed &&= Boolean(sheet.querySelector('form'));
   if (!sheet.open) sheet.showModal();
   const first = ['[aria-invalid]', '#result', '.limit-field input'].find((each) => sheet.querySelector(each));
   sheet.querySelector(first)?.focus();
@@ -38,10 +45,14 @@ if (sheet) {
     event.preventDefault();
     if (leave()) sheet.close();
   });
-  sheet.addEventListener('input', () => { typed = true; });
+  sheet.addEventListener('htmx:before:response', ({ detail }) => detail.ctx.hx?.redirect && mark(false));
   sheet.addEventListener('cancel', (event) => leave() || event.preventDefault());
   sheet.addEventListener('close', () => {
-    typed = false;
+    mark(false);
     sheet.replaceChildren();
+  });
+  document.addEventListener('input', ({ target }) => target.closest('[data-keep]') && mark(true));
+  document.addEventListener('submit', (event) => {
+    if (event.target.matches('[data-keep]') && !event.defaultPrevented) mark(false);
   });
 }

@@ -118,3 +118,38 @@ func TestBrowserSheetAsks(t *testing.T) {
 	v.Wait(`asked === 2 && !sheet.open`)
 	v.NoConsoleErrors("")
 }
+
+// A page's form asks before it drops what was typed: not unchanged, and not after a save.
+func TestBrowserPageFormAsks(t *testing.T) {
+	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
+	v.Enter()
+	leave := func(asked int) {
+		t.Helper()
+		v.Act(chromedp.Evaluate[chromedp.Void](`location.assign("` + v.Base + `/login/no-such-page")`))
+		v.WaitAcross(`location.pathname.endsWith("/no-such-page")`)
+		if got := v.Asked(); got != asked {
+			t.Errorf("the browser asked %d times, want %d", got, asked)
+		}
+	}
+	for i, path := range []string{
+		"/policies/plans/new", "/policies/rules/new", "/policies/shared", "/keys/new", "/callers/new",
+	} {
+		v.Open(path)
+		leave(i)
+		v.Open(path)
+		v.Act(chromedp.SendKeys(chromedp.CSS("#form .field :is(input, textarea)"), "1"),
+			chromedp.Click(chromedp.CSS("#form .actions .primary")))
+		v.WaitAcross(`!!document.querySelector("[aria-invalid], main [role=alert], #secret")`)
+		leave(i)
+		v.Open(path)
+		v.Act(chromedp.SendKeys(chromedp.CSS("#form .field :is(input, textarea)"), "1"))
+		leave(i + 1)
+	}
+	v.Stay = true
+	v.Open("/keys/new")
+	v.Act(chromedp.SendKeys(chromedp.CSS("#name"), "kept"),
+		chromedp.Click(chromedp.CSS("#form .actions a.plain")))
+	for v.Asked() == 5 {
+		v.WaitAcross(`document.querySelector("#name").value === "kept"`)
+	}
+}

@@ -30,6 +30,8 @@ type Visit struct {
 	Ctx     context.Context
 	mu      sync.Mutex
 	console []string // the browser's errors and warnings
+	asked   int      // questions of the browser
+	Stay    bool     // answers the question whether to leave a form
 	dark    bool     // the scheme of the next Accessible
 }
 
@@ -63,7 +65,7 @@ func visit(t *testing.T, start func(testing.TB) context.Context, options []Optio
 	return v
 }
 
-// listen collects the browser's errors and warnings.
+// listen collects the browser's errors and warnings, and answers its questions.
 func (v *Visit) listen() {
 	note := func(format string, args ...any) {
 		v.mu.Lock()
@@ -82,11 +84,30 @@ func (v *Visit) listen() {
 			}
 		case *runtime.EventExceptionThrown:
 			note("exception: %s", ev.ExceptionDetails.Text)
+		case *page.EventJavascriptDialogOpening:
+			go v.answer() // Listen must return before the browser's next event.
 		}
 	})
 	if err != nil {
 		v.T.Fatal(err)
 	}
+}
+
+func (v *Visit) answer() {
+	v.mu.Lock()
+	v.asked++
+	params := page.HandleJavaScriptDialogParams{Accept: !v.Stay}
+	v.mu.Unlock()
+	if _, err := chromedp.Call(v.Ctx, page.HandleJavaScriptDialog, params); err != nil && v.Ctx.Err() == nil {
+		v.T.Error(err)
+	}
+}
+
+// Asked returns the number of the browser's questions so far.
+func (v *Visit) Asked() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.asked
 }
 
 // ConsoleErrors returns the browser's errors and warnings.
