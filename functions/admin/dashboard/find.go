@@ -15,7 +15,7 @@ import (
 	"tidegate/web/templates"
 )
 
-// maxFound bounds the keys, the groups and the plans among the results of a search.
+// maxFound bounds the keys, groups, plans and route rules among the results of a search.
 const maxFound = 5
 
 // requestPattern matches the ids that API Gateway gives to the calls of REST and HTTP APIs.
@@ -48,8 +48,8 @@ func (d *dashboard) showFound(w http.ResponseWriter, r *http.Request) error {
 	}))
 }
 
-// find returns what a text may mean: the key with this id or secret, else keys, groups and
-// plans by name, a caller or a request by its id, pages and actions that the user may do by
+// find returns what a text may mean: the key with this id or secret, else keys, groups,
+// plans and route rules by name, a caller or a request by its id, pages and actions that the user may do by
 // the start of a word. Those with the whole text as their name come first.
 func (d *dashboard) find(r *http.Request, typed string) ([]templates.Found, error) {
 	one, err := d.Keys.ResolveKey(r.Context(), typed)
@@ -95,7 +95,7 @@ func (d *dashboard) find(r *http.Request, typed string) ([]templates.Found, erro
 	return all, nil
 }
 
-// foundByName returns keys, groups and plans whose names have the text.
+// foundByName returns keys, groups, plans and route rules whose names have the text.
 func (d *dashboard) foundByName(r *http.Request, typed string) ([]templates.Found, error) {
 	set, err := d.Keys.Set(r.Context())
 	if err != nil {
@@ -117,19 +117,7 @@ func (d *dashboard) foundByName(r *http.Request, typed string) ([]templates.Foun
 	for _, g := range groups {
 		all = append(all, templates.Found{Choice: g, Kind: "group"})
 	}
-	matching := func(p policy.Plan) bool {
-		return strings.Contains(strings.ToLower(p.Name), strings.ToLower(typed))
-	}
-	plans := 0
-	for _, p := range set.Plans {
-		if plans < maxFound && matching(p) {
-			plans++
-			all = append(all, templates.Found{Kind: "plan", Choice: templates.Choice{
-				Text:    page.Clip(p.Name, page.MaxName),
-				Address: d.Path("/policies/plans/" + strconv.Itoa(p.Number)),
-			}})
-		}
-	}
+	all = append(all, d.foundPolicies(set, typed, page.CanEdit(r))...)
 	if keys.Next != "" {
 		all = append(all, templates.Found{Kind: "search", Choice: templates.Choice{
 			Text:    "All keys with “" + page.Clip(typed, page.MaxName) + "”",
@@ -137,6 +125,33 @@ func (d *dashboard) foundByName(r *http.Request, typed string) ([]templates.Foun
 		}})
 	}
 	return all, nil
+}
+
+// foundPolicies returns plans by name, and route rules by name and pattern. Rules lead to
+// their form, or to the list of rules for a viewer.
+func (d *dashboard) foundPolicies(set *policy.Set, typed string, edits bool) []templates.Found {
+	matching := func(text string) bool {
+		return strings.Contains(strings.ToLower(text), strings.ToLower(typed))
+	}
+	var plans, rules []templates.Found
+	for _, p := range set.Plans {
+		if matching(p.Name) {
+			plans = append(plans, templates.Found{Kind: "plan", Choice: templates.Choice{
+				Text:    page.Clip(p.Name, page.MaxName),
+				Address: d.Path("/policies/plans/" + strconv.Itoa(p.Number)),
+			}})
+		}
+	}
+	for _, rule := range set.Routes {
+		if pattern := rule.Pattern.String(); matching(rule.Name) || matching(pattern) {
+			c := templates.Choice{Text: page.Clip(rule.Name, page.MaxName), Address: d.Path("/policies#rules")}
+			if edits {
+				c.Address = page.Address(d.Path("/policies/rules/edit"), url.Values{"rule": {rule.Name}})
+			}
+			rules = append(rules, templates.Found{Kind: "route rule " + pattern, Choice: c})
+		}
+	}
+	return append(plans[:min(len(plans), maxFound)], rules[:min(len(rules), maxFound)]...)
 }
 
 func (d *dashboard) foundKey(s app.Subject) templates.Found {

@@ -14,6 +14,7 @@ import (
 
 	"tidegate/internal/cause"
 	"tidegate/internal/policy"
+	"tidegate/internal/route"
 	"tidegate/internal/testing/sitetest"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/denylog"
@@ -41,6 +42,10 @@ func TestFind(t *testing.T) {
 	s.Keys.UpdateKey("bolt", func(k *policy.Key) { k.Group = "Acme-fleet" })
 	s.Keys.CreateKey("my-acme", "acme rates")
 	s.Keys.CreateKey("<b>&x", "free")
+	s.Keys.Save(func(set *policy.Set) {
+		set.Routes = []policy.Route{{Name: "slow", Pattern: route.Pattern{Method: "GET", Path: "/orders/{id}"},
+			Cost: 5}}
+	})
 	const request = "0b2a7d6c-3b52-4d7e-9f11-5a5f0c1d2e3f"
 	caller := strings.Repeat("a", 21) + "_"
 	address := func(network string) string { return s.Keys.AddressCaller(netip.MustParsePrefix(network)) }
@@ -48,6 +53,8 @@ func TestFind(t *testing.T) {
 		"ACME": {"acme /keys/{acme}", "my-acme /keys/{my-acme}", "Acme-fleet (1 key) /groups/Acme-fleet",
 			"acme rates /policies/plans/2"},
 		"acme rates":             {"acme rates /policies/plans/2"},
+		"SLOW":                   {"slow /policies/rules/edit?rule=slow"},
+		"get /ord":               {"slow /policies/rules/edit?rule=slow"},
 		" " + s.Keys.IDs["bolt"]: {"bolt /keys/{bolt}"},
 		"<b>":                    {"<b>&x /keys/{<b>&x}"},
 		"denial":                 {"Denials /denials"},
@@ -76,6 +83,9 @@ func TestFind(t *testing.T) {
 	}
 	s.Get("/search?q=nobody").Wants(t, http.StatusOK, "No results")
 	s.LoginAs(sitetest.Viewer)
+	if got := findAll(s, "slow"); !slices.Equal(got, []string{"slow /policies#rules"}) {
+		t.Errorf("a viewer who looks for a rule finds %q", got)
+	}
 	for _, text := range []string{"", "create", "import"} {
 		if all := strings.Join(findAll(s, text), ", "); strings.Contains(all, "Create") ||
 			strings.Contains(all, "Import") || (text == "") != strings.Contains(all, "Settings /settings") {
