@@ -153,17 +153,18 @@ func blockedBy(log denylog.Page, at chart.Period, points []usage.Point) []chart.
 	return parts
 }
 
-// markText describes the changes of an entry, such as "plan, tags and 2 others changed".
+// markText describes the changes of an entry, such as "plan and 2 others changed".
 func markText(e audit.Entry, changes []templates.Change) string {
 	if e.Creates() || len(changes) == 0 {
 		return auditlog.Words(e, changes)
 	}
 	text := changes[0].What
-	switch n := len(changes) - 1; {
-	case n == 1:
+	switch len(changes) {
+	case 1:
+	case 2:
 		text += " and " + changes[1].What
-	case n > 1:
-		text += ", " + changes[1].What + " and " + strconv.Itoa(n-1) + " others"
+	default:
+		text += " and " + strconv.Itoa(len(changes)-1) + " others"
 	}
 	return text + " changed"
 }

@@ -96,11 +96,11 @@ func TestSummaryOfDenials(t *testing.T) {
 	}
 
 	got := s.Get("/denials").Wants(t, http.StatusOK, "17 denied, at most 13 in 15\u00a0min.",
-		`<option value="ip 3 per 1 hour">3 per hour, ip</option>`, `<option value="POST /carts">`,
+		`<option value="ip 3 per 1 hour">3 per hour, each address</option>`, `<option value="POST /carts">`,
 		`<option value="free">free</option>`)
 	for link, cells := range map[string]string{
 		"/denials?limit=10+per+10+s":              "10 per 10 s 12 70 %",
-		"/denials?limit=ip+3+per+1+hour":          "3 per hour, ip 5 29 %",
+		"/denials?limit=ip+3+per+1+hour":          "3 per hour, each address 5 29 %",
 		"/denials?key={acme}":                     "acme 12 70 %",
 		"/denials?key={bolt}":                     "bolt 5 29 %",
 		"/denials?route=POST+%2Fcarts":            "POST /carts 5 29 %",

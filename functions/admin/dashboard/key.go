@@ -95,6 +95,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	if note := stateNote(s, newest); note != "" {
 		p.Notes = append(p.Notes, note)
 	}
+	p.Live.Outage = wording.Outage([]policy.Plan{s.Effective.Plan})
 	p.Page.Chart = d.ChartScript()
 	p.Response = responseTo(survey.Explanation)
 	points, note, err := d.readCalls(ctx, k.ID, at)

@@ -79,9 +79,10 @@ func TestBrowserStoreUnavailable(t *testing.T) {
 	for _, wait := range []string{"2000", "4000", "8000", "16000", "30000", "30000"} {
 		v.Fire()
 		v.Wait(`waits() === "` + wait + `" && /^Valkey has not answered since \d\d:\d\d UTC\. Until it is back, ` +
-			`each plan's outage setting applies\. Showing the last known figures\.$/.test(stale.textContent)`)
+			`on free: calls are denied\. Showing the last known figures\.$/.test(stale.textContent)`)
 		if !sitetest.Eval[bool](v, `live.textContent.includes("10 of 10") &&
-			getComputedStyle(document.querySelector("#live table")).filter.includes("grayscale") && age.textContent.startsWith("updated ")`) {
+			getComputedStyle(document.querySelector("#live table")).filter.includes("grayscale") &&
+			getComputedStyle(document.querySelector(".next")).display === "none" && age.textContent.startsWith("updated ")`) {
 			t.Fatalf("the page does not show its last figures as old: %s",
 				sitetest.Eval[string](v, "document.body.innerText"))
 		}

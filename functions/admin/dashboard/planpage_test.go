@@ -39,7 +39,7 @@ func TestCandidate(t *testing.T) {
 	s.Get("/policies").Wants(t, http.StatusOK, "3 per minute", "/policies/plans/1/promote",
 		`href="/policies/plans/1#candidate"`)
 	s.Get("/").Wants(t, http.StatusOK, "0 in shadow mode, 9 by candidate limits")
-	result := "would have blocked 8 of 12 calls, of 2 keys; 1 of them had no blocked call."
+	result := "would have blocked 8 of 12 calls, of 2 keys; 1 newly blocked."
 	page := s.Get("/policies/plans/1").Wants(t, http.StatusOK, result)
 	if got := sitetest.InWords(page.Body); !strings.Contains(got, "acme 5 8") ||
 		!strings.Contains(got, "bolt 3 4") {

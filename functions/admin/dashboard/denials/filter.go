@@ -147,7 +147,7 @@ func limitText(name string) string {
 	if scope == policy.ScopeKey {
 		return limit
 	}
-	return limit + ", " + scope
+	return limit + ", " + app.ScopeWords(scope, "", "…", "…")
 }
 
 // view returns the form. Its selects offer what the set has, and what the summary found.

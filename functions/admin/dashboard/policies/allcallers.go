@@ -140,20 +140,26 @@ func (f *allCallersForm) view(set *policy.Set) templates.Form {
 			f.perIP.View("Limits per client address", "For every call except from exempt addresses."),
 			f.global.View("Global limits", "For every call except from exempt addresses."),
 		},
+		Rare: []templates.RareFields{
+			{Summary: "Lease of global limits", Fields: []templates.FormField{
+				leaseField("globalLease", "Lease of global limits", f.globalLease)}},
+			{Summary: "Refused, allowed and exempt addresses", Fields: []templates.FormField{
+				form.AreaField("deny", "Refused addresses", "Calls from here are refused.", f.deny),
+				form.AreaField("allow", "Allowed addresses", "If set, calls from elsewhere are refused.",
+					f.allow),
+				form.AreaField("exempt", "Exempt addresses", "Calls from here are not limited.", f.exempt)}},
+			{Summary: "Plans of callers without a key", Fields: []templates.FormField{
+				form.ChoiceField("tokenPlan", "Default plan for JWTs", plans, f.tokenPlan),
+				form.ChoiceField("addressPlan", "Default plan for addresses", plans, f.addressPlan)}},
+			{Summary: "Automatic bans", Fields: []templates.FormField{
+				form.TextField("denials", "Denied calls that cause a ban", "100", 15, f.denials),
+				form.TextField("window", "Counted within", "1m", 15, f.window),
+				form.TextField("first", "First ban", "5m", 15, f.firstBan),
+				form.TextField("most", "Longest ban", "1d", 15, f.longestBan)}},
+		},
 		After: []templates.FormField{
 			form.ChoiceField("perIPMode", "Mode of limits per address", wording.ModeOptions(), f.perIPMode),
 			form.ChoiceField("globalMode", "Mode of global limits", wording.ModeOptions(), f.globalMode),
-			leaseField("globalLease", "Lease of global limits", f.globalLease),
-			form.AreaField("deny", "Refused addresses", "Calls from here are refused.", f.deny),
-			form.AreaField("allow", "Allowed addresses", "If set, calls from elsewhere are refused.",
-				f.allow),
-			form.AreaField("exempt", "Exempt addresses", "Calls from here are not limited.", f.exempt),
-			form.ChoiceField("tokenPlan", "Default plan for JWTs", plans, f.tokenPlan),
-			form.ChoiceField("addressPlan", "Default plan for addresses", plans, f.addressPlan),
-			form.TextField("denials", "Denied calls that cause a ban", "100", 15, f.denials),
-			form.TextField("window", "Counted within", "1m", 15, f.window),
-			form.TextField("first", "First ban", "5m", 15, f.firstBan),
-			form.TextField("most", "Longest ban", "1d", 15, f.longestBan),
 		},
 	}
 }

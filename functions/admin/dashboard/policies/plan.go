@@ -138,7 +138,7 @@ func (f *planForm) heading() (text, name string) {
 	if f.number == 0 {
 		return "Create a plan", ""
 	}
-	return "Plan", f.name.Text
+	return "Edit plan", f.name.Text
 }
 
 func degradedOptions() []templates.Option {

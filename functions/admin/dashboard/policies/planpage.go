@@ -67,6 +67,7 @@ func (d *pages) planPage(r *http.Request, p policy.Plan, use app.PlanUse, since 
 		Trials: d.trials(r, p, use.Keys, since),
 		All:    templates.Choice{Text: "All keys of this plan (" + page.Number(keys) + ")", Address: all},
 	}
+	v.Live.Outage = wording.Outage([]policy.Plan{p})
 	if use.Reach != app.ReadAll {
 		v.Read = "Of " + app.KeyCount(keys) + ", the " + page.Number(int64(len(use.Keys))) + " " +
 			reachWords(use.Reach) + " were read. All figures on this page are theirs."
@@ -227,7 +228,7 @@ func (d *pages) trial(keys []app.PlanKey, since time.Time, would func(usage.Coun
 	}
 	t.Result = "Since " + page.Instant(since.Truncate(time.Minute)).Text + ": would have blocked " +
 		page.Number(would(sum)) + " of " + page.Number(sum.Calls()) + " calls, of " +
-		app.KeyCount(int64(hit)) + "; " + page.Number(int64(newly)) + " of them had no blocked call."
+		app.KeyCount(int64(hit)) + "; " + page.Number(int64(newly)) + " newly blocked."
 	return t
 }
 

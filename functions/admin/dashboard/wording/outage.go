@@ -16,6 +16,9 @@ func Outage(plans []policy.Plan) string {
 	names := map[string][]string{}
 	var settings []string
 	for _, p := range plans {
+		if p.Name == "" { // of a caller without a plan
+			continue
+		}
 		_, setting, _ := strings.Cut(policydoc.DegradedText(p), ": ")
 		if names[setting] == nil {
 			settings = append(settings, setting)

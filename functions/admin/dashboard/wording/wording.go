@@ -204,9 +204,9 @@ func PlanOptions(set *policy.Set) []templates.Option {
 // ModeOptions returns the modes of limits.
 func ModeOptions() []templates.Option {
 	return []templates.Option{
-		{Value: string(policy.Enforce), Text: "enforce: calls over a limit are denied"},
-		{Value: string(policy.Shadow), Text: "shadow: count and record, deny nothing"},
-		{Value: string(policy.Off), Text: "off: count nothing, let every call pass"},
+		{Value: string(policy.Enforce), Text: "enforce: deny calls"},
+		{Value: string(policy.Shadow), Text: "shadow: only count"},
+		{Value: string(policy.Off), Text: "off: do not count"},
 	}
 }
 
