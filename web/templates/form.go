@@ -103,7 +103,8 @@ type KeyChanges struct {
 
 // Change is a difference between two versions.
 type Change struct {
-	What   string
+	Of     string // plan, route rule or group that the difference is in; empty for none
+	What   string // with Of
 	Before string
 	After  string
 }

@@ -137,6 +137,10 @@ func TestAuditInWords(t *testing.T) {
 		{func() { s.Keys.Plan("free", sitetest.Per(7, time.Minute)) }, "Plan free changed"},
 		{func() { s.Keys.Plan("pro", sitetest.Per(9, time.Minute)) }, "Plan pro created"},
 		{func() { s.Keys.Save(func(set *policy.Set) { set.Plans = set.Plans[:1] }) }, "Plan pro deleted"},
+		{func() { s.Keys.Plan("eu: free", sitetest.Per(9, time.Minute)) }, "Plan eu: free created"},
+		{func() { s.Keys.Plan("eu: free", sitetest.Per(8, time.Minute)) }, "Plan eu: free changed"},
+		{func() { s.Keys.Save(func(set *policy.Set) { set.Plans = set.Plans[:1] }) },
+			"Plan eu: free deleted"},
 		{func() {
 			s.Keys.Plan("free", sitetest.Per(8, time.Minute))
 			s.Keys.Save(func(set *policy.Set) {

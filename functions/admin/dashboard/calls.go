@@ -114,8 +114,7 @@ func (d *dashboard) marks(entries []audit.Entry, plan string) []chart.TimeMark {
 		list := d.ChangesOf(e)
 		if plan != "" {
 			list = slices.DeleteFunc(slices.Clone(list), func(c templates.Change) bool {
-				of, _, _ := strings.Cut(c.What, ":")
-				return strings.HasPrefix(of, "plan ") && of != "plan "+plan
+				return strings.HasPrefix(c.Of, "plan ") && c.Of != "plan "+plan
 			})
 			if len(list) == 0 {
 				continue

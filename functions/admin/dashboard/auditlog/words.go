@@ -64,8 +64,7 @@ func sentence(e audit.Entry, changed []templates.Change) (text, subject string) 
 func wholeText(c templates.Change) string {
 	none := wording.OrNone("")
 	switch {
-	case strings.Contains(c.What, ": ") ||
-		!strings.HasPrefix(c.What, "plan ") && !strings.HasPrefix(c.What, "route "):
+	case c.Of != c.What:
 		return ""
 	case c.Before == none:
 		return "% created"
@@ -79,7 +78,7 @@ func wholeText(c templates.Change) string {
 func ownerOf(changed []templates.Change) string {
 	owner := ""
 	for i, c := range changed {
-		of, _, _ := strings.Cut(c.What, ": ")
+		of := cmp.Or(c.Of, c.What)
 		if i > 0 && of != owner {
 			return "Policies"
 		}

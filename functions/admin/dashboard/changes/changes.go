@@ -123,6 +123,7 @@ func OfPolicy(before, after *policy.Set) []templates.Change {
 	var d differences
 	for _, c := range policydoc.Diff(before, after) {
 		d.add(c.What(), c.Before, c.After)
+		d[len(d)-1].Of = c.Of
 	}
 	return d
 }
