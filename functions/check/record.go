@@ -161,6 +161,9 @@ func (c *checker) trialsOf(call enforce.Call, checked *enforce.Result) []denylog
 		if l.Limit.Requests > 0 {
 			d.Limit = answer.NameOf(*l)
 		}
+		if l.Limit.Requests < l.Limit.Charge(checked.Cost) { // no retry passes
+			d.RetryAfter = 0
+		}
 		trials = append(trials, *d)
 	}
 	if !checked.WouldAllow {

@@ -25,7 +25,7 @@ type Denial struct {
 	API        string    `json:"api"`
 	Stage      string    `json:"stage"`
 	Network    string    `json:"network,omitempty" doc:"The /24 or /48 of the caller's address" example:"192.0.2.0/24"`
-	RetryAfter int64     `json:"retryAfter" doc:"Wait until a retry passes, in milliseconds; 0 if none passes"`
+	RetryAfter int64     `json:"retryAfter" doc:"Wait until a retry passes, in milliseconds; 0 for a limit below the call's cost, which never passes"`
 	Request    string    `json:"request,omitempty" doc:"Request id of API Gateway"`
 	Reason     string    `json:"reason,omitempty" doc:"Claim, key or setting that is the cause, of refused tokens and the like" example:"claim aud has none of the configured audiences"`
 	Calls      int64     `json:"calls" doc:"Number of calls that the entry stands for: 1, or more of the same minute"`

@@ -137,6 +137,7 @@ func TestDenialsOfLimitsOnTrial(t *testing.T) {
 		d.Cause = cause.Shadow
 		if i >= 6 {
 			d.Cause, d.Limit, o.Verdict = cause.Candidate, "2 per 1 hour", usage.CandidateDenied
+			d.RetryAfter = 0 // the call costs more
 		}
 		o.Trials = []denylog.Denial{d}
 		s.Keys.Record(o)
@@ -158,7 +159,8 @@ func TestDenialsOfLimitsOnTrial(t *testing.T) {
 	s.Get("/denials?cause=would-block").Wants(t, http.StatusOK, "acme", "5 per hour", "2 per hour",
 		at.Format("15:04:05"), "These calls passed.", "Would be denied by",
 		`aria-label="Remove Cause: Would block"`)
-	s.Get("/denials.csv?cause=candidate").Wants(t, http.StatusOK, ",candidate,2 per 1 hour,")
+	s.Get("/denials.csv?cause=candidate").Wants(t, http.StatusOK, ",candidate,2 per 1 hour,", ",never,")
+	s.Get("/denials?cause=candidate").Wants(t, http.StatusOK, "never: the limit is below the call&#39;s cost")
 	if tiles := sitetest.InWords(s.Get("/?range=1h").Body); !strings.Contains(tiles, "Blocked 3 23 %") ||
 		!strings.Contains(tiles, "Would block 10 6 in shadow mode, 4 by candidate limits") {
 		t.Error("the tiles of Overview do not have 3 blocked calls and 10 that would be")

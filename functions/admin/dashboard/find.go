@@ -144,11 +144,12 @@ func (d *dashboard) foundPolicies(set *policy.Set, typed string, edits bool) []t
 	}
 	for _, rule := range set.Routes {
 		if pattern := rule.Pattern.String(); matching(rule.Name) || matching(pattern) {
-			c := templates.Choice{Text: page.Clip(rule.Name, page.MaxName), Address: d.Path("/policies#rules")}
+			at := d.Path("/policies#rules")
 			if edits {
-				c.Address = page.Address(d.Path("/policies/rules/edit"), url.Values{"rule": {rule.Name}})
+				at = page.Address(d.Path("/policies/rules/edit"), url.Values{"rule": {rule.Name}})
 			}
-			rules = append(rules, templates.Found{Kind: "route rule " + pattern, Choice: c})
+			rules = append(rules, templates.Found{Kind: "route rule " + pattern, Choice: templates.Choice{
+				Text: page.Clip(rule.Name, page.MaxName), Address: at}})
 		}
 	}
 	return append(plans[:min(len(plans), maxFound)], rules[:min(len(rules), maxFound)]...)

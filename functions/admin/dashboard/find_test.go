@@ -43,8 +43,8 @@ func TestFind(t *testing.T) {
 	s.Keys.CreateKey("my-acme", "acme rates")
 	s.Keys.CreateKey("<b>&x", "free")
 	s.Keys.Save(func(set *policy.Set) {
-		set.Routes = []policy.Route{{Name: "slow", Pattern: route.Pattern{Method: "GET", Path: "/orders/{id}"},
-			Cost: 5}}
+		set.Routes = []policy.Route{{Name: "slow", Cost: 5,
+			Pattern: route.Pattern{Method: "GET", Path: "/orders/{id}"}}}
 	})
 	const request = "0b2a7d6c-3b52-4d7e-9f11-5a5f0c1d2e3f"
 	caller := strings.Repeat("a", 21) + "_"

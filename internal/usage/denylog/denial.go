@@ -43,6 +43,9 @@ type Denial struct {
 	Reason     string // the claim, key or setting that is the cause; empty for most
 }
 
+// NeverPasses reports whether no retry passes, since the limit is below the call's cost.
+func (d *Denial) NeverPasses() bool { return d.Limit != "" && d.RetryAfter == 0 }
+
 // NetworkOf returns the part of an address that the log keeps: its /24 or /48. It is
 // invalid for an invalid address.
 func NetworkOf(a netip.Addr) netip.Prefix {
@@ -193,7 +196,7 @@ func (o *Occurrence) Encode() string {
 	b = append(b, byte(cap(b)-1))
 	b = appendUint(b, o.At, 3)
 	b = appendUint(b, min(o.Calls, maxCalls), 3)
-	b = appendUint(b, min(o.RetryAfter.Milliseconds(), maxRetryAfter), 5)
+	b = appendUint(b, min((o.RetryAfter+time.Millisecond-1).Milliseconds(), maxRetryAfter), 5)
 	b = append(b, byte(len(network)))
 	return string(append(append(b, network...), request...))
 }

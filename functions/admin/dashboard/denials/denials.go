@@ -240,10 +240,14 @@ func denialCells(l *denylog.Entry, name string) []string {
 	if l.Network.IsValid() {
 		network = l.Network.String()
 	}
+	wait := strconv.FormatInt(l.RetryAfter.Milliseconds(), 10)
+	if l.NeverPasses() {
+		wait = "never"
+	}
 	return []string{
 		l.Time.UTC().Format("2006-01-02T15:04:05.000Z"), l.Subject, name, l.Plan, l.Group, l.Cause.String(),
 		l.Limit, l.Rule, l.Method, l.Path, l.API, l.Stage, network,
-		strconv.FormatInt(l.RetryAfter.Milliseconds(), 10), l.Request, strconv.FormatInt(l.Calls, 10),
+		wait, l.Request, strconv.FormatInt(l.Calls, 10),
 		l.Reason,
 	}
 }

@@ -145,7 +145,9 @@ func sampleOf(l *denylog.Entry) templates.DenialSample {
 	if l.Network.IsValid() {
 		s.Network = l.Network.String()
 	}
-	if l.RetryAfter > 0 {
+	if l.NeverPasses() {
+		s.RetryAfter = "never: the limit is below the call's cost"
+	} else if l.RetryAfter > 0 {
 		s.RetryAfter = page.Span(l.RetryAfter)
 	}
 	if l.Calls > 1 {
