@@ -137,8 +137,8 @@ func TestEntriesOfOlderReleases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hash := c.Key().hash(b, nil, text)
-	if !c.tryAppend(t, b, Sealed{Head: head, Body: text, Hash: hash, Next: c.Key().head(b, 1, hash)}) {
+	hash := c.key.hash(b, nil, text)
+	if !c.tryAppend(t, b, Sealed{Head: head, Body: text, Hash: hash, Next: c.key.head(b, 1, hash)}) {
 		t.Fatal("not appended")
 	}
 	c.record(t, saved("set", 2, 40_000))
@@ -281,7 +281,7 @@ func TestSinceAndBefore(t *testing.T) {
 	b := keyspace.BucketOf("subject")
 	at := time.UnixMilli(1_800_000_000_000)
 	for n := range 40 {
-		sealed, err := c.Key().Seal(b, nil, entryOf("subject", n))
+		sealed, err := c.key.Seal(b, nil, entryOf("subject", n))
 		if err != nil {
 			t.Fatal(err)
 		}

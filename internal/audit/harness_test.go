@@ -73,7 +73,7 @@ func (c *chains) record(t tester, e Entry) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sealed, err := c.Key().Seal(b, head, e)
+		sealed, err := c.key.Seal(b, head, e)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -91,7 +91,7 @@ func (c *chains) planted(t tester, random *rand.Rand, chains, most int) (all []E
 				at, sequence = at+step, random.IntN(3)
 			}
 			e := entryOf(fmt.Sprint("subject", random.IntN(2)), n)
-			sealed, err := c.Key().Seal(b, nil, e)
+			sealed, err := c.key.Seal(b, nil, e)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -233,7 +233,7 @@ func TestSubjectBehindManyOthers(t *testing.T) {
 	b := keyspace.BucketOf("rare")
 	var commands valkey.Commands
 	for n := range 3000 {
-		sealed, err := c.Key().Seal(b, nil, entryOf("rare-not", n))
+		sealed, err := c.key.Seal(b, nil, entryOf("rare-not", n))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -43,9 +43,6 @@ type Log struct {
 // NewLog returns a Log on a connected client.
 func NewLog(client valkey.Client, key Key) *Log { return &Log{client: client, key: key} }
 
-// Key returns the key that seals entries.
-func (l *Log) Key() Key { return l.key }
-
 // Head returns the head of a bucket's chain, which the next entry is sealed for. It is
 // empty before the first entry.
 func (l *Log) Head(ctx context.Context, b keyspace.Bucket) ([]byte, error) {

@@ -366,7 +366,7 @@ func TestWritersOfOneChain(t *testing.T) {
 func TestSealedForAnOldHead(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, c *chains) {
 		b := keyspace.BucketOf("late")
-		sealed, err := c.Key().Seal(b, nil, entryOf("late", 1))
+		sealed, err := c.key.Seal(b, nil, entryOf("late", 1))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,10 +5,9 @@
 // rolling window admitted more than its limit. ./scripts/load builds the programs that it
 // needs and passes on its flags.
 //
-// The scheduler is our own and the histogram HdrHistogram's. The library vegeta does not
-// fit: it measures latency from the time at which a worker sends a call, so its bounded
-// workers hide a stalled target; it does not accept a test's clock; and its pacers cannot
-// make bursts at given instants.
+// The scheduler is our own. The library vegeta does not fit: it measures latency from the
+// time at which a worker sends a call, so its bounded workers hide a stalled target; it
+// does not accept a test's clock; and its pacers cannot make bursts at given instants.
 package main
 
 import (

@@ -6,9 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
-
 	"tidegate/internal/testing/rolling"
+	"tidegate/local/bench/figures"
 )
 
 // kind is the meaning of an answer.
@@ -47,25 +46,20 @@ func (o outcome) service() time.Duration { return o.received - o.sent }
 // span returns the span of time in which the limiter decided.
 func (o outcome) span() rolling.Span { return rolling.Span{First: o.sent, Last: o.received} }
 
-// The range of histograms in microseconds: the maximum is far above any time-out.
-const (
-	shortest = int64(1)
-	longest  = int64(10 * time.Minute / time.Microsecond)
-)
-
-// significantDigits is the precision of histograms in decimal digits.
-const significantDigits = 3
-
-func newHistogram() *hdrhistogram.Histogram {
-	return hdrhistogram.New(shortest, longest, significantDigits)
-}
-
-func record(h *hdrhistogram.Histogram, d time.Duration) {
-	_ = h.RecordValue(min(max(d.Microseconds(), shortest), longest)) // in range
-}
-
-func quantile(h *hdrhistogram.Histogram, q float64) time.Duration {
-	return time.Duration(h.ValueAtQuantile(q)) * time.Microsecond
+// quantiles returns quantiles of a time of the outcomes; zeros if there are none.
+func quantiles(outcomes []outcome, of func(outcome) time.Duration, at ...float64) []time.Duration {
+	found := make([]time.Duration, len(at))
+	if len(outcomes) == 0 {
+		return found
+	}
+	times := make([]time.Duration, len(outcomes))
+	for i, o := range outcomes {
+		times[i] = of(o)
+	}
+	for i, q := range at {
+		found[i] = figures.Quantile(times, q)
+	}
+	return found
 }
 
 // tally collects the outcomes of calls. It is safe for concurrent use.
@@ -74,8 +68,6 @@ type tally struct {
 
 	mu         sync.Mutex
 	outcomes   []outcome
-	latency    *hdrhistogram.Histogram
-	service    *hdrhistogram.Histogram
 	counts     [kinds]int
 	statuses   map[int16]int
 	unexpected int
@@ -83,18 +75,13 @@ type tally struct {
 }
 
 func newTally(began time.Duration, expects func(outcome) bool) *tally {
-	return &tally{
-		began: began, latency: newHistogram(), service: newHistogram(),
-		statuses: map[int16]int{}, expects: expects,
-	}
+	return &tally{began: began, statuses: map[int16]int{}, expects: expects}
 }
 
 func (t *tally) add(o outcome) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.outcomes = append(t.outcomes, o)
-	record(t.latency, o.latency())
-	record(t.service, o.service())
 	t.counts[o.kind]++
 	t.statuses[o.status]++
 	if !t.expects(o) {
@@ -102,18 +89,22 @@ func (t *tally) add(o outcome) {
 	}
 }
 
+// recent is the number of the last calls whose percentiles the progress shows.
+const recent = 10_000
+
 // snapshot is the state of a tally at an instant.
 type snapshot struct {
 	calls, unexpected int
 	counts            [kinds]int
-	p50, p99          time.Duration
+	p50, p99          time.Duration // of the recent calls
 }
 
 func (t *tally) now() snapshot {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	return snapshot{
-		calls: len(t.outcomes), unexpected: t.unexpected, counts: t.counts, p50: quantile(t.latency, 50),
-		p99: quantile(t.latency, 99),
-	}
+	s := snapshot{calls: len(t.outcomes), unexpected: t.unexpected, counts: t.counts}
+	last := t.outcomes[max(0, len(t.outcomes)-recent):] // add never changes an outcome
+	t.mu.Unlock()
+	latencies := quantiles(last, outcome.latency, 0.5, 0.99)
+	s.p50, s.p99 = latencies[0], latencies[1]
+	return s
 }

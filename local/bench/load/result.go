@@ -14,7 +14,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
+	"tidegate/local/bench/figures"
 )
 
 // result has the figures of a load, as -json writes them.
@@ -32,8 +32,8 @@ type result struct {
 	Unexpected  int            `json:"unexpected"`
 	Statuses    map[int16]int  `json:"statuses"` // 0 means no answer
 	Kinds       map[string]int `json:"kinds"`
-	Latency     quantiles      `json:"latency"` // from when calls were due
-	Service     quantiles      `json:"service"` // from when they were sent
+	Latency     percentiles    `json:"latency"` // from when calls were due
+	Service     percentiles    `json:"service"` // from when they were sent
 	Edits       int            `json:"edits"`
 	Proof       *proof         `json:"proof"`
 }
@@ -44,8 +44,8 @@ const (
 	fromSent = "from when calls were sent"
 )
 
-// quantiles are in milliseconds.
-type quantiles struct {
+// percentiles are in milliseconds.
+type percentiles struct {
 	P50  float64 `json:"p50_ms"`
 	P90  float64 `json:"p90_ms"`
 	P99  float64 `json:"p99_ms"`
@@ -60,8 +60,9 @@ func newResult(s *session, t *tally) *result {
 			runtime.Version()), API: s.api,
 		Rate: s.rate, Duration: s.duration.Seconds(), Calls: len(t.outcomes), Unexpected: t.unexpected,
 		Statuses: t.statuses, Kinds: named(t.counts),
-		Latency: quantilesOf(t.latency), Service: quantilesOf(t.service),
-		Proof: prove(s.target.callers, slices.Concat(s.earlier, t.outcomes)),
+		Latency: percentilesOf(t.outcomes, outcome.latency),
+		Service: percentilesOf(t.outcomes, outcome.service),
+		Proof:   prove(s.target.callers, slices.Concat(s.earlier, t.outcomes)),
 	}
 	if s.local != nil {
 		r.Store = s.local.Name
@@ -79,12 +80,13 @@ func named(counts [kinds]int) map[string]int {
 	return m
 }
 
-func millis(h *hdrhistogram.Histogram, percent float64) float64 {
-	return quantile(h, percent).Seconds() * 1e3
-}
-
-func quantilesOf(h *hdrhistogram.Histogram) quantiles {
-	return quantiles{millis(h, 50), millis(h, 90), millis(h, 99), millis(h, 99.9), millis(h, 100)}
+func percentilesOf(outcomes []outcome, of func(outcome) time.Duration) percentiles {
+	var p percentiles
+	times := quantiles(outcomes, of, 0.5, 0.9, 0.99, 0.999, 1)
+	for i, field := range []*float64{&p.P50, &p.P90, &p.P99, &p.P999, &p.Max} {
+		*field = figures.Millis(times[i])
+	}
+	return p
 }
 
 // good reports whether every answer was expected and the proof holds.
@@ -112,7 +114,7 @@ func (r *result) print(out io.Writer) {
 	_, _ = fmt.Fprintln(t, "\nlatency\tp50\tp90\tp99\tp99.9\tmax\t")
 	for _, row := range []struct {
 		name string
-		q    quantiles
+		q    percentiles
 	}{{fromDue, r.Latency}, {fromSent, r.Service}} {
 		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t\n", row.name, msOf(row.q.P50), msOf(row.q.P90),
 			msOf(row.q.P99), msOf(row.q.P999), msOf(row.q.Max))
