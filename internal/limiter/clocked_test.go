@@ -188,6 +188,19 @@ func (s *subject) fail(t rapid.TB, format string, args ...any) {
 // events draws a number of events.
 func events(t *rapid.T) int { return rapid.SampledFrom([]int{1, 3, 10, 30, 60}).Draw(t, "events") }
 
+// afterEvents calls check after each of many random events of subjects with random limits.
+func afterEvents(t *testing.T, check func(t *rapid.T, s *subject)) {
+	t.Helper()
+	clock := newClocked(t)
+	rapid.Check(t, func(t *rapid.T) {
+		s := clock.subject(drawLimits(t)...)
+		for range events(t) {
+			s.event(t)
+			check(t, s)
+		}
+	})
+}
+
 // event makes a random event: mostly a call or the passing of time.
 func (s *subject) event(t *rapid.T) {
 	switch rapid.IntRange(0, 13).Draw(t, "event") {

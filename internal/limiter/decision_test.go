@@ -11,15 +11,10 @@ import (
 // nobody else calls: a microsecond earlier it does not. A log that counts denied calls
 // has then counted the denied call.
 func TestRetryAfterIsExact(t *testing.T) {
-	clock := newClocked(t)
-	rapid.Check(t, func(t *rapid.T) {
-		s := clock.subject(drawLimits(t)...)
-		for range events(t) {
-			s.event(t)
-			cost := s.cost(t)
-			if d := s.do(t, cost); !d.Allowed {
-				s.checkRetryAfter(t, d, cost)
-			}
+	afterEvents(t, func(t *rapid.T, s *subject) {
+		cost := s.cost(t)
+		if d := s.do(t, cost); !d.Allowed {
+			s.checkRetryAfter(t, d, cost)
 		}
 	})
 }
@@ -41,26 +36,21 @@ func (s *subject) checkRetryAfter(t *rapid.T, d Decision, cost int64) {
 
 // Remaining is the largest cost that can be taken now.
 func TestRemainingIsWhatCanBeTaken(t *testing.T) {
-	clock := newClocked(t)
-	rapid.Check(t, func(t *rapid.T) {
-		s := clock.subject(drawLimits(t)...)
-		for range events(t) {
-			s.event(t)
-			least := s.smallestLimit()
-			for _, u := range s.do(t, rapid.Int64Range(0, 1).Draw(t, "take")).Limits {
-				if u.Remaining < 0 || u.Remaining > u.Limit.Requests {
-					s.fail(t, "got %d of %d remaining", u.Remaining, u.Limit.Requests)
-				}
-				if !u.Limit.Calls || u.Remaining == 0 {
-					least = min(least, u.Remaining)
-				}
+	afterEvents(t, func(t *rapid.T, s *subject) {
+		least := s.smallestLimit()
+		for _, u := range s.do(t, rapid.Int64Range(0, 1).Draw(t, "take")).Limits {
+			if u.Remaining < 0 || u.Remaining > u.Limit.Requests {
+				s.fail(t, "got %d of %d remaining", u.Remaining, u.Limit.Requests)
 			}
-			if least > 0 && !s.probe(t, s.now, least).Allowed {
-				s.fail(t, "got %d remaining, but a cost of %[1]d is denied", least)
+			if !u.Limit.Calls || u.Remaining == 0 {
+				least = min(least, u.Remaining)
 			}
-			if least < s.smallestLimit() && s.probe(t, s.now, least+1).Allowed {
-				s.fail(t, "got %d remaining, but a cost of %d is allowed", least, least+1)
-			}
+		}
+		if least > 0 && !s.probe(t, s.now, least).Allowed {
+			s.fail(t, "got %d remaining, but a cost of %[1]d is denied", least)
+		}
+		if least < s.smallestLimit() && s.probe(t, s.now, least+1).Allowed {
+			s.fail(t, "got %d remaining, but a cost of %d is allowed", least, least+1)
 		}
 	})
 }
@@ -68,14 +58,9 @@ func TestRemainingIsWhatCanBeTaken(t *testing.T) {
 // At Reset, and not a microsecond earlier, nothing of a limit is used any more. The call
 // stores the effects of edits and clock steps, which a Peek does not.
 func TestResetIsWhenTheWindowIsEmpty(t *testing.T) {
-	clock := newClocked(t)
-	rapid.Check(t, func(t *rapid.T) {
-		s := clock.subject(drawLimits(t)...)
-		for range events(t) {
-			s.event(t)
-			for i, u := range s.do(t, 1).Limits {
-				s.checkReset(t, i, u)
-			}
+	afterEvents(t, func(t *rapid.T, s *subject) {
+		for i, u := range s.do(t, 1).Limits {
+			s.checkReset(t, i, u)
 		}
 	})
 }
@@ -100,15 +85,10 @@ func (s *subject) checkReset(t *rapid.T, i int, u Usage) {
 // Remaining rises at Next, and not a microsecond earlier. For a limit that denied the
 // cost, Next is not after RetryAfter.
 func TestNextIsWhenRemainingRises(t *testing.T) {
-	clock := newClocked(t)
-	rapid.Check(t, func(t *rapid.T) {
-		s := clock.subject(drawLimits(t)...)
-		for range events(t) {
-			s.event(t)
-			cost := rapid.SampledFrom([]int64{1, s.cost(t)}).Draw(t, "take")
-			for i, u := range s.do(t, cost).Limits {
-				s.checkNext(t, i, u)
-			}
+	afterEvents(t, func(t *rapid.T, s *subject) {
+		cost := rapid.SampledFrom([]int64{1, s.cost(t)}).Draw(t, "take")
+		for i, u := range s.do(t, cost).Limits {
+			s.checkNext(t, i, u)
 		}
 	})
 }

@@ -13,20 +13,15 @@ func countsDenied(l Limit) bool { return l.CountDenied }
 // A denied Take writes nothing and does not change a byte of the state, unless a limit
 // counts denied calls. A denied call before it stores the effects of edits and clock steps.
 func TestDeniedTakeLeavesTheStateUntouched(t *testing.T) {
-	clock := newClocked(t)
-	rapid.Check(t, func(t *rapid.T) {
-		s := clock.subject(drawLimits(t)...)
-		for range events(t) {
-			s.event(t)
-			cost := s.cost(t)
-			if s.do(t, cost).Allowed || slices.ContainsFunc(s.limits, countsDenied) {
-				continue
-			}
-			before := s.bytes(t)
-			s.do(t, cost)
-			if after := s.bytes(t); s.writes > 0 || after != before {
-				s.fail(t, "denied: got %d writes and state\n%x\nwant none and\n%x", s.writes, after, before)
-			}
+	afterEvents(t, func(t *rapid.T, s *subject) {
+		cost := s.cost(t)
+		if s.do(t, cost).Allowed || slices.ContainsFunc(s.limits, countsDenied) {
+			return
+		}
+		before := s.bytes(t)
+		s.do(t, cost)
+		if after := s.bytes(t); s.writes > 0 || after != before {
+			s.fail(t, "denied: got %d writes and state\n%x\nwant none and\n%x", s.writes, after, before)
 		}
 	})
 }
@@ -34,16 +29,11 @@ func TestDeniedTakeLeavesTheStateUntouched(t *testing.T) {
 // A Peek writes nothing and does not change the state, even if limits were edited or the
 // clock stepped back.
 func TestPeekLeavesTheStateUntouched(t *testing.T) {
-	clock := newClocked(t)
-	rapid.Check(t, func(t *rapid.T) {
-		s := clock.subject(drawLimits(t)...)
-		for range events(t) {
-			s.event(t)
-			before := s.bytes(t)
-			s.do(t, 0)
-			if after := s.bytes(t); s.writes > 0 || after != before {
-				s.fail(t, "peek: got %d writes and state\n%x\nwant none and\n%x", s.writes, after, before)
-			}
+	afterEvents(t, func(t *rapid.T, s *subject) {
+		before := s.bytes(t)
+		s.do(t, 0)
+		if after := s.bytes(t); s.writes > 0 || after != before {
+			s.fail(t, "peek: got %d writes and state\n%x\nwant none and\n%x", s.writes, after, before)
 		}
 	})
 }
@@ -51,17 +41,12 @@ func TestPeekLeavesTheStateUntouched(t *testing.T) {
 // An admitted cost is taken from every limit, a denied cost from none. A log with grouped
 // slots may count less than a group more, but never less than the cost.
 func TestLimitsAreTakenAllOrNone(t *testing.T) {
-	clock := newClocked(t)
-	rapid.Check(t, func(t *rapid.T) {
-		s := clock.subject(drawLimits(t)...)
-		for range events(t) {
-			s.event(t)
-			cost, before := s.cost(t), s.do(t, 0)
-			taken := s.do(t, cost)
-			after := s.do(t, 0)
-			for i, u := range before.Limits {
-				s.checkTaken(t, taken.Allowed, u, after.Limits[i], cost)
-			}
+	afterEvents(t, func(t *rapid.T, s *subject) {
+		cost, before := s.cost(t), s.do(t, 0)
+		taken := s.do(t, cost)
+		after := s.do(t, 0)
+		for i, u := range before.Limits {
+			s.checkTaken(t, taken.Allowed, u, after.Limits[i], cost)
 		}
 	})
 }
