@@ -40,7 +40,7 @@ type checkFunction struct {
 // two calls an hour.
 func startCheck(t *testing.T, url string, more map[string]string) *checkFunction {
 	t.Helper()
-	return startCheckFrom(t, filepath.Join(bin(), "check", "bootstrap"), url, more)
+	return startCheckFrom(t, filepath.Join(bin(t), "check", "bootstrap"), url, more)
 }
 
 // startCheckFrom is startCheck with another build.
@@ -121,7 +121,7 @@ func (f *checkFunction) firstCall(t *testing.T, url string, warm int) (answer st
 	t.Helper()
 	_, secret := f.newKey(t)
 	function, err := lambda.Start(lambda.Config{
-		Name: "check", Binary: filepath.Join(bin(), "check", "bootstrap"), Warm: warm, Timeout: checkTimeout,
+		Name: "check", Binary: filepath.Join(bin(t), "check", "bootstrap"), Warm: warm, Timeout: checkTimeout,
 		Env: map[string]string{"VALKEY_URL": url, "KEY_PEPPER": checkPepper},
 	})
 	if err != nil {

@@ -21,13 +21,9 @@ func withDashboard(t *testing.T) []string {
 	t.Helper()
 	_, err := static.Load()
 	browsertest.Need(t, err, "run ./scripts/build -host")
-	dir := t.TempDir()
-	if err := built.Link(t.Context(), dir, map[string]string{
+	return []string{"-bin", built.Folder(t, map[string]string{
 		"check/bootstrap": "tidegate/functions/check", "admin/bootstrap": "tidegate/functions/admin",
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return []string{"-bin", dir}
+	})}
 }
 
 // editor is a browser tab of the dashboard with a logged-in user.

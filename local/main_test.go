@@ -17,7 +17,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -30,30 +29,17 @@ import (
 	"tidegate/internal/testing/waiting"
 )
 
-// folder holds the built functions. TestMain removes it after the tests.
-var folder string
+func TestMain(m *testing.M) { os.Exit(browsertest.Run(m)) }
 
-func TestMain(m *testing.M) {
-	var err error
-	if folder, err = os.MkdirTemp("", "bin"); err != nil {
-		panic(err)
-	}
-	code := browsertest.Run(m)
-	_ = os.RemoveAll(folder)
-	os.Exit(code)
-}
-
-// bin holds the built functions: the real check, and for admin the test function of
-// package lambda, which answers with its process id.
-var bin = sync.OnceValue(func() string {
-	if err := built.Link(context.Background(), folder, map[string]string{
+// bin returns a folder with the built functions: the real check, and for admin the test
+// function of package lambda, which answers with its process id.
+func bin(t testing.TB) string {
+	t.Helper()
+	return built.Folder(t, map[string]string{
 		"check/bootstrap": "tidegate/functions/check",
 		"admin/bootstrap": "tidegate/local/lambda/testdata/function",
-	}); err != nil {
-		panic(err)
-	}
-	return folder
-})
+	})
+}
 
 // program is one run of the command in this process.
 type program struct {
@@ -64,9 +50,10 @@ type program struct {
 	out, err syncbuffer.Buffer
 }
 
-func onFreePorts(flags ...string) []string {
+func onFreePorts(t *testing.T, flags ...string) []string {
+	t.Helper()
 	return append([]string{"-rest", "127.0.0.1:0", "-http", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-bin",
-		bin()}, flags...)
+		bin(t)}, flags...)
 }
 
 // start runs the command until it is ready.
@@ -75,9 +62,8 @@ func start(t *testing.T, flags ...string) *program {
 	p := &program{path: filepath.Join(t.TempDir(), "ready.json"), exit: make(chan int, 1)}
 	ctx, cancel := context.WithCancel(t.Context())
 	p.stop = cancel
-	go func() {
-		p.exit <- run(ctx, onFreePorts(append(flags, "-ready-file", p.path)...), noEnv, &p.out, &p.err)
-	}()
+	args := onFreePorts(t, append(flags, "-ready-file", p.path)...)
+	go func() { p.exit <- run(ctx, args, noEnv, &p.out, &p.err) }()
 	t.Cleanup(cancel)
 	waiting.Until(t, "the ready file", func() bool {
 		select {
@@ -252,7 +238,7 @@ func TestRunFails(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out, errOut syncbuffer.Buffer
-			code := run(t.Context(), onFreePorts(c.flags...), noEnv, &out, &errOut)
+			code := run(t.Context(), onFreePorts(t, c.flags...), noEnv, &out, &errOut)
 			if code != c.code || !strings.Contains(errOut.String(), c.want) {
 				t.Errorf("exit status %d, %q; want %d and %q", code, errOut.String(), c.code, c.want)
 			}

@@ -144,10 +144,10 @@ func TestPartsWorkTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	check := keepRunning(t, "function", "-listen", "127.0.0.1:0", "-binary",
-		filepath.Join(bin(), "check", "bootstrap"),
+		filepath.Join(bin(t), "check", "bootstrap"),
 		"-env-file", filepath.Join(folder, checkFile))(invocationsAt)
 	admin := keepRunning(t, "function", "-listen", "127.0.0.1:0", "-name", "admin", "-binary",
-		filepath.Join(bin(), "admin", "bootstrap"))(invocationsAt)
+		filepath.Join(bin(t), "admin", "bootstrap"))(invocationsAt)
 	gateway := keepRunning(t, "gateway", "-check", check, "-admin", admin, "-backend", admin,
 		"-secrets", folder,
 		"-rest", "127.0.0.1:0", "-http", "127.0.0.1:0", "-dashboard", "127.0.0.1:0", "-health", "127.0.0.1:0")

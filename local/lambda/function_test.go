@@ -7,12 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -25,28 +23,13 @@ import (
 	"tidegate/local/lambda"
 )
 
-// folder holds the built test function. TestMain removes it after the tests.
-var folder string
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestMain(m *testing.M) {
-	var err error
-	if folder, err = os.MkdirTemp("", "function"); err != nil {
-		panic(err)
-	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		_ = os.RemoveAll(folder)
-		os.Exit(code)
-	}))
+// binary returns the path of the test function.
+func binary(t *testing.T) string {
+	t.Helper()
+	return built.Program(t, "tidegate/local/lambda/testdata/function")
 }
-
-// binary is the test function.
-var binary = sync.OnceValue(func() string {
-	if err := built.Link(context.Background(), folder,
-		map[string]string{"bootstrap": "tidegate/local/lambda/testdata/function"}); err != nil {
-		panic(err)
-	}
-	return filepath.Join(folder, "bootstrap")
-})
 
 type event struct {
 	Do      string `json:"do"`
@@ -67,7 +50,9 @@ type answer struct {
 
 func start(t *testing.T, c lambda.Config) *lambda.Function {
 	t.Helper()
-	c.Name, c.Binary = "check", binary()
+	if c.Name = "check"; c.Binary == "" {
+		c.Binary = binary(t)
+	}
 	if c.Timeout == 0 {
 		c.Timeout = waiting.Timeout
 	}
@@ -106,12 +91,13 @@ func gone(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) 
 // A function gets Lambda's variables and its own, but none of the program that runs it.
 func TestFunctionSeesOnlyItsEnvironment(t *testing.T) {
 	t.Setenv("OUTSIDE", "1")
-	f := start(t, lambda.Config{Env: map[string]string{"OWN": "yes"}, Memory: 256})
+	program := binary(t)
+	f := start(t, lambda.Config{Binary: program, Env: map[string]string{"OWN": "yes"}, Memory: 256})
 	a := mustInvoke(t, f, event{Do: "env"})
 	for _, want := range []string{"OWN=yes", "AWS_LAMBDA_FUNCTION_NAME=check",
 		"AWS_LAMBDA_FUNCTION_VERSION=$LATEST",
 		"AWS_LAMBDA_FUNCTION_MEMORY_SIZE=256", "AWS_REGION=us-east-1", "TZ=:UTC",
-		"LAMBDA_TASK_ROOT=" + filepath.Dir(binary())} {
+		"LAMBDA_TASK_ROOT=" + filepath.Dir(program)} {
 		if !slices.Contains(a.Env, want) {
 			t.Errorf("environment lacks %s: %q", want, a.Env)
 		}
@@ -119,7 +105,7 @@ func TestFunctionSeesOnlyItsEnvironment(t *testing.T) {
 	if slices.Contains(a.Env, "OUTSIDE=1") {
 		t.Error("environment leaks variables of this program")
 	}
-	if a.Dir != filepath.Dir(binary()) ||
+	if a.Dir != filepath.Dir(program) ||
 		a.ARN != "arn:aws:lambda:us-east-1:123456789012:function:check" || !a.Deadline {
 		t.Errorf("dir %s, ARN %s, deadline %t", a.Dir, a.ARN, a.Deadline)
 	}
@@ -322,7 +308,7 @@ func TestFunctionThatCannotStart(t *testing.T) {
 		{"hang", new(*lambda.TimeoutError)},
 	} {
 		t.Run(c.init, func(t *testing.T) {
-			config := lambda.Config{Name: "check", Binary: binary(), Env: map[string]string{"INIT": c.init},
+			config := lambda.Config{Name: "check", Binary: binary(t), Env: map[string]string{"INIT": c.init},
 				InitTimeout: 2 * time.Second, Concurrency: 2}
 			f, err := lambda.Start(config)
 			if err != nil {
@@ -359,7 +345,7 @@ func TestStartRefusesBadConfig(t *testing.T) {
 		{"negative idle time", func(c *lambda.Config) { c.Idle = -1 }, "negative"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			config := lambda.Config{Name: "check", Binary: binary()}
+			config := lambda.Config{Name: "check", Binary: binary(t)}
 			c.change(&config)
 			if _, err := lambda.Start(config); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want an error with %q", err, c.want)

@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -18,7 +17,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -39,28 +37,11 @@ import (
 
 const localPepper = "a pepper of at least thirty-two bytes, for tests"
 
-// programs returns a folder with the built functions and the program of ./scripts/run.
-var programs = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "verify")
-	if err != nil {
-		return "", err
-	}
-	return dir, built.Link(context.Background(), dir, map[string]string{
-		"check/bootstrap": "tidegate/functions/check", "admin/bootstrap": "tidegate/functions/admin",
-		"local": "tidegate/local",
-	})
-})
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if started.Load() {
-		dir, _ := programs()
-		_ = os.RemoveAll(dir)
-	}
-	os.Exit(code)
+// programs are the built functions and the program of ./scripts/run.
+var programs = map[string]string{
+	"check/bootstrap": "tidegate/functions/check", "admin/bootstrap": "tidegate/functions/admin",
+	"local": "tidegate/local",
 }
-
-var started atomic.Bool
 
 // site has the addresses of a running program of ./scripts/run.
 type site struct {
@@ -98,11 +79,7 @@ type gateways struct {
 // before.
 func (g *gateways) start(t *testing.T, flags ...string) (site, error) {
 	t.Helper()
-	started.Store(true)
-	dir, err := programs()
-	if err != nil {
-		return site{}, err
-	}
+	dir := built.Folder(t, programs)
 	ready := filepath.Join(t.TempDir(), "ready.json")
 	cmd := exec.Command(filepath.Join(dir, "local"), append(flags, "-bin", dir, "-ready-file", ready,
 		"-rest", "127.0.0.1:0", "-http", "127.0.0.1:0", "-admin", "127.0.0.1:0")...)

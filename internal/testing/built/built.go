@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -43,14 +44,20 @@ func Link(ctx context.Context, folder string, programs map[string]string) error 
 	return nil
 }
 
+// Folder links programs into a folder of the test.
+func Folder(t testing.TB, programs map[string]string) string {
+	t.Helper()
+	folder := t.TempDir()
+	if err := Link(t.Context(), folder, programs); err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
 // Program links one program into a folder of the test and returns its path.
 func Program(t testing.TB, source string) string {
 	t.Helper()
-	folder := t.TempDir()
-	if err := Link(t.Context(), folder, map[string]string{"bootstrap": source}); err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(folder, "bootstrap")
+	return filepath.Join(Folder(t, map[string]string{"bootstrap": source}), "bootstrap")
 }
 
 // Small fails the test if a program has more than maxBinary bytes, or more than maxZip
@@ -90,14 +97,19 @@ func root() string {
 	return filepath.Join(filepath.Dir(file), "..", "..", "..")
 }
 
+var once sync.Map // builds a program once in a process, by its package
+
 // build builds a program with the flags of scripts/build into the same folder.
 func build(ctx context.Context, source string) (string, error) {
-	name := filepath.Base(source)
-	if strings.HasPrefix(source, "tidegate/functions/") {
-		name = filepath.Join(name, "bootstrap")
-	}
-	program := filepath.Join(root(), "build", runtime.GOOS+"_"+runtime.GOARCH, name)
-	return program, compile(ctx, source, program)
+	built, _ := once.LoadOrStore(source, sync.OnceValues(func() (string, error) {
+		name := filepath.Base(source)
+		if strings.HasPrefix(source, "tidegate/functions/") {
+			name = filepath.Join(name, "bootstrap")
+		}
+		program := filepath.Join(root(), "build", runtime.GOOS+"_"+runtime.GOARCH, name)
+		return program, compile(context.WithoutCancel(ctx), source, program)
+	}))
+	return built.(func() (string, error))()
 }
 
 // compile builds a program, and makes its source files inputs of the test.

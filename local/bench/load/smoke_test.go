@@ -4,42 +4,22 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"testing"
 
 	"tidegate/internal/testing/built"
 	"tidegate/internal/testing/tier"
 )
 
-// folder has the built programs. TestMain removes it.
-var folder string
-
-func TestMain(m *testing.M) {
-	var err error
-	if folder, err = os.MkdirTemp("", "load"); err != nil {
-		panic(err)
-	}
-	code := m.Run()
-	_ = os.RemoveAll(folder)
-	os.Exit(code)
+// programs are those that ./scripts/load builds. The test function of package lambda
+// replaces the admin function, since it starts faster.
+var programs = map[string]string{
+	"local": "tidegate/local", "check/bootstrap": "tidegate/functions/check",
+	"admin/bootstrap": "tidegate/local/lambda/testdata/function",
 }
-
-// bin returns the folder with the programs that ./scripts/load builds. The test function
-// of package lambda replaces the admin function, since it starts faster.
-var bin = sync.OnceValue(func() string {
-	if err := built.Link(context.Background(), folder, map[string]string{
-		"local": "tidegate/local", "check/bootstrap": "tidegate/functions/check",
-		"admin/bootstrap": "tidegate/local/lambda/testdata/function",
-	}); err != nil {
-		panic(err)
-	}
-	return folder
-})
 
 // Every scenario runs through the built functions on a real Valkey server, without
 // unexpected answers and without a window above its limit.
@@ -80,8 +60,8 @@ func smoke(t *testing.T, scenario, api string) result {
 	var out bytes.Buffer
 	errOut := errorFile(t)
 	code := run(t.Context(), []string{
-		"-scenario", scenario, "-api", api, "-rate", "60", "-duration", "2s", "-bin", bin(), "-environments",
-		"8", "-no-freeze", "-json", figures,
+		"-scenario", scenario, "-api", api, "-rate", "60", "-duration", "2s", "-bin", built.Folder(t, programs),
+		"-environments", "8", "-no-freeze", "-json", figures,
 	}, &out, errOut, 0)
 	if code != 0 {
 		errors, err := os.ReadFile(errOut.Name())
