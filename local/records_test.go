@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/store"
+	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
 	recorded "tidegate/internal/usage"
@@ -48,12 +48,7 @@ func TestOneCallIsCountedAtOnce(t *testing.T) {
 func TestIdleFunctionsSendTheirUsage(t *testing.T) {
 	url := valkeytest.Start(t)
 	p, c := start(t, "-valkey", url), newCaller(t, 1)
-	client, err := store.Open(t.Context(), url,
-		store.Options{Dial: waiting.Timeout, Write: waiting.Timeout})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := storetest.Connect(t, url)
 	for range 12 {
 		c.get(p.url("rest")+"/orders", p.key("free"))
 	}

@@ -41,7 +41,8 @@ type flood struct {
 
 // newFlood uses up the limit with calls of verified callers.
 func newFlood(t *testing.T, scope string) *flood {
-	f := &flood{t: t, scope: scope, valkeyFixture: open(t, valkeytest.Start(t), policy.Plan{}), clock: time.Now()}
+	f := &flood{t: t, scope: scope, clock: time.Now()}
+	f.valkeyFixture = open(t, valkeytest.Start(t), policy.Plan{})
 	f.limit(perCaller * callersOfFlood)
 	if err := f.Load(t.Context()); err != nil {
 		t.Fatal(err)

@@ -27,9 +27,9 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
-	"tidegate/internal/store"
 	"tidegate/internal/testing/built"
 	"tidegate/internal/testing/registrytest"
+	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/tier"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
@@ -126,12 +126,7 @@ func (g *gateways) stop(t *testing.T) {
 // prepare creates the key and a machine token.
 func (s *site) prepare(t *testing.T, url string) {
 	t.Helper()
-	client, err := store.Open(t.Context(), url,
-		store.Options{Dial: waiting.Timeout, Write: waiting.Timeout})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := storetest.Connect(t, url)
 	by := audit.Actor{Kind: "system", Name: "test"}
 	_, secret, err := token.NewStore(client, apikey.Pepper(localPepper)).Create(t.Context(), token.New{
 		Name: "verify", Scope: token.Write, Expires: time.Now().Add(time.Hour), By: by,

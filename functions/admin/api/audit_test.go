@@ -6,6 +6,7 @@ import (
 
 	"tidegate/internal/audit"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/storetest"
 )
 
 // The audit log has pages and filters, and is verified. A change can be reverted with the
@@ -62,7 +63,7 @@ func TestAuditCut(t *testing.T) {
 	s := newService(t)
 	k := s.create("acme")
 	stream := audit.Stream(keyspace.BucketOf(k.ID))
-	root := connect(t, s.url)
+	root := storetest.Connect(t, s.url)
 	newest, err := root.Do(t.Context(),
 		root.B().Xrevrange().Key(stream).End("+").Start("-").Count(1).Build()).AsXRange()
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"tidegate/internal/cause"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/storetest"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/denylog"
 )
@@ -32,7 +33,7 @@ func TestDenials(t *testing.T) {
 	recorder.Record(usage.Outcome{Subject: id, Registered: true, Verdict: usage.ShadowDenied, Time: now,
 		Trials: []denylog.Denial{{Cause: cause.Shadow, Limit: "5 per 10 min"}}})
 	recorder.Record(usage.Outcome{Time: now, Denial: &denylog.Denial{Cause: cause.Unknown}})
-	if report := recorder.Flush(t.Context(), connect(t, s.url)); report.Err != nil {
+	if report := recorder.Flush(t.Context(), storetest.Connect(t, s.url)); report.Err != nil {
 		t.Fatal(report.Err)
 	}
 	first := s.get("/denials?count=2&key="+id).wants(http.StatusOK, `"limit":"10 per 10 min"`,

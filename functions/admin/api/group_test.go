@@ -13,6 +13,7 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/route"
+	"tidegate/internal/testing/storetest"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/denylog"
 )
@@ -141,7 +142,7 @@ func TestDenialsOfGroup(t *testing.T) {
 			Time: time.Now(), Denial: &denylog.Denial{Cause: cause.Limit, Limit: "5 per 1 h", Plan: name,
 				Group: group, Method: "GET", Path: "/"}})
 	}
-	if report := recorder.Flush(t.Context(), connect(t, s.url)); report.Err != nil {
+	if report := recorder.Flush(t.Context(), storetest.Connect(t, s.url)); report.Err != nil {
 		t.Fatal(report.Err)
 	}
 	r := s.get("/denials?group=acme").wants(http.StatusOK, `"group":"acme"`, `"plan":"a"`)

@@ -27,9 +27,9 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
-	"tidegate/internal/store"
 	"tidegate/internal/store/acl"
 	"tidegate/internal/testing/registrytest"
+	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/usage"
 )
@@ -67,7 +67,7 @@ func newService(t testing.TB) *service {
 // newServiceOn returns the API on a Valkey, with the ACL of the admin function.
 func newServiceOn(t testing.TB, url string) *service {
 	t.Helper()
-	client := connect(t, valkeytest.As(t, url, "admin", acl.Rules(acl.Admin())))
+	client := storetest.Connect(t, valkeytest.As(t, url, "admin", acl.Rules(acl.Admin())))
 	s := &service{
 		t: t, url: url, client: client, keys: registry.NewStore(client, testPepper),
 		tokens: token.NewStore(client, testPepper), log: &bytes.Buffer{},
@@ -100,17 +100,6 @@ func (s *service) serve(keys *registry.Store) {
 	}
 	s.server = httptest.NewServer(mux)
 	s.t.Cleanup(s.server.Close)
-}
-
-func connect(t testing.TB, url string) valkey.Client {
-	t.Helper()
-	client, err := store.Open(t.Context(), url,
-		store.Options{Dial: 5 * time.Second, Write: 10 * time.Second, Pooled: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
-	return client
 }
 
 // readDocument gets the OpenAPI document as a client does. It validates all later

@@ -9,6 +9,7 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/testing/registrytest"
+	"tidegate/internal/testing/storetest"
 	"tidegate/internal/usage"
 )
 
@@ -26,7 +27,7 @@ func TestUsage(t *testing.T) {
 		}
 		recorder.Record(o)
 	}
-	if report := recorder.Flush(t.Context(), connect(t, s.url)); report.Err != nil {
+	if report := recorder.Flush(t.Context(), storetest.Connect(t, s.url)); report.Err != nil {
 		t.Fatal(report.Err)
 	}
 	s.get("/keys/"+busy.ID+"/usage").wants(http.StatusOK, `"used":10`, `"remaining":0`, `"nextFree":`,

@@ -23,8 +23,8 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
-	"tidegate/internal/store"
 	"tidegate/internal/testing/registrytest"
+	"tidegate/internal/testing/storetest"
 )
 
 var compareEvents = cmp.Options{cmp.AllowUnexported(event{}), cmpopts.EquateComparable(netip.Addr{})}
@@ -502,12 +502,7 @@ func TestIdentityOfOddBytes(t *testing.T) {
 // names returns the names of all keys in Valkey.
 func (tb *table) names(t *testing.T) []string {
 	t.Helper()
-	client, err := store.Open(t.Context(), tb.url,
-		store.Options{Dial: 5 * time.Second, Write: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := storetest.Connect(t, tb.url)
 	return must(client.Do(t.Context(), client.B().Keys().Pattern("*").Build()).AsStrSlice())
 }
 

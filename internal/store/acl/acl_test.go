@@ -16,9 +16,9 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/route"
-	"tidegate/internal/store"
 	"tidegate/internal/store/acl"
 	"tidegate/internal/testing/registrytest"
+	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/usage"
 )
@@ -36,12 +36,7 @@ func (s server) as(t *testing.T, user string) valkey.Client {
 	t.Helper()
 	access := map[string]string{"check": acl.Check(), "admin": acl.Admin()}[user]
 	url := valkeytest.As(t, s.url, user, acl.Rules(access))
-	client, err := store.Open(t.Context(), url, store.Options{Dial: 5 * time.Second, Write: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
-	return client
+	return storetest.Connect(t, url)
 }
 
 var pepper = apikey.Pepper(strings.Repeat("pepper!!", 4))

@@ -7,7 +7,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
-	"tidegate/internal/store"
+	"tidegate/internal/testing/storetest"
 )
 
 // fixture is a throttle on a server with a clock that the test sets.
@@ -21,12 +21,7 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	server := miniredis.RunT(t)
-	client, err := store.Open(t.Context(), "valkey://"+server.Addr(),
-		store.Options{Dial: 5 * time.Second, Write: 5 * time.Second, Pooled: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
+	client := storetest.Connect(t, "valkey://"+server.Addr())
 	throttle, err := New(client)
 	if err != nil {
 		t.Fatal(err)

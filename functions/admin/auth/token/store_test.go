@@ -14,8 +14,8 @@ import (
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
-	"tidegate/internal/store"
 	"tidegate/internal/store/acl"
+	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -30,12 +30,7 @@ type fixture struct {
 
 func newFixture(t *testing.T, url string) *fixture {
 	t.Helper()
-	client, err := store.Open(t.Context(), url,
-		store.Options{Dial: 5 * time.Second, Write: 5 * time.Second, Pooled: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
+	client := storetest.Connect(t, url)
 	pepper, err := apikey.NewPepper(strings.Repeat("p", 32))
 	if err != nil {
 		t.Fatal(err)
