@@ -60,8 +60,8 @@ func smoke(t *testing.T, scenario, api string) result {
 	var out bytes.Buffer
 	errOut := errorFile(t)
 	code := run(t.Context(), []string{
-		"-scenario", scenario, "-api", api, "-rate", "60", "-duration", "2s", "-bin", built.Folder(t, programs),
-		"-environments", "8", "-no-freeze", "-json", figures,
+		"-scenario", scenario, "-api", api, "-rate", "60", "-duration", "2s",
+		"-bin", built.Folder(t, programs), "-environments", "8", "-no-freeze", "-json", figures,
 	}, &out, errOut, 0)
 	if code != 0 {
 		errors, err := os.ReadFile(errOut.Name())
