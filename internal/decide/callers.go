@@ -61,7 +61,7 @@ type facts struct {
 // verified is a proof that Valkey accepted.
 type verified struct {
 	proof    secretHash
-	at       time.Time
+	at       time.Time     // when the check began
 	validFor time.Duration // until the caller's record changes without an edit; 0 for no limit
 }
 
@@ -74,7 +74,8 @@ func newCallers(lifetime time.Duration, now func() time.Time) *callers {
 }
 
 // remember records Valkey's result for a caller that may call, and forgets a banned one.
-func (c *callers) remember(call enforce.Call, proof secretHash, result enforce.Result) {
+// asked is when the check began.
+func (c *callers) remember(call enforce.Call, proof secretHash, asked time.Time, result enforce.Result) {
 	if !result.BannedUntil.IsZero() {
 		c.forget(call, proof)
 		return
@@ -86,7 +87,7 @@ func (c *callers) remember(call enforce.Call, proof secretHash, result enforce.R
 		k = &caller{}
 		c.known.Add(call.Subject, k)
 	}
-	k.verify(proof, c.now(), result)
+	k.verify(proof, asked, result)
 	k.learn(call, result)
 }
 
@@ -119,8 +120,8 @@ func (k *caller) index(proof secretHash) int {
 }
 
 // verify records a proof. A new proof replaces the one that was verified longest ago.
-func (k *caller) verify(proof secretHash, now time.Time, result enforce.Result) {
-	v := verified{proof: proof, at: now}
+func (k *caller) verify(proof secretHash, asked time.Time, result enforce.Result) {
+	v := verified{proof: proof, at: asked}
 	if until := result.HoldsUntil(); !until.IsZero() {
 		v.validFor = until.Sub(result.Now)
 	}
@@ -165,13 +166,22 @@ func (k *caller) learn(call enforce.Call, result enforce.Result) {
 
 // knows reports whether Valkey verified the caller within the lifetime.
 func (c *callers) knows(call enforce.Call, proof secretHash) bool {
+	return c.knowsFor(c.lifetime, call, proof)
+}
+
+func (c *callers) knowsFor(lifetime time.Duration, call enforce.Call, proof secretHash) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.find(call, proof, c.now()) != nil
+	return c.verifiedWithin(lifetime, call, proof, c.now()) != nil
 }
 
 // find returns the caller if Valkey verified it within the lifetime, and nil otherwise.
 func (c *callers) find(call enforce.Call, proof secretHash, now time.Time) *caller {
+	return c.verifiedWithin(c.lifetime, call, proof, now)
+}
+
+func (c *callers) verifiedWithin(lifetime time.Duration, call enforce.Call, proof secretHash,
+	now time.Time) *caller {
 	k, found := c.known.Get(call.Subject)
 	if !found || k.facts.namedPlan != call.Plan {
 		return nil
@@ -181,7 +191,7 @@ func (c *callers) find(call enforce.Call, proof secretHash, now time.Time) *call
 		return nil
 	}
 	age := store.ElapsedAtMost(k.proofs[i].at, now)
-	if age >= c.lifetime || k.proofs[i].validFor > 0 && age >= k.proofs[i].validFor {
+	if age >= lifetime || k.proofs[i].validFor > 0 && age >= k.proofs[i].validFor {
 		return nil
 	}
 	return k

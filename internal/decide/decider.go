@@ -155,7 +155,7 @@ func (d *Decider) remember(q inquiry, began time.Time, result enforce.Result, er
 	case result.Unverified:
 		d.learnShared(q, began, result)
 	case err == nil:
-		d.callers.remember(q.call, q.proof, result)
+		d.callers.remember(q.call, q.proof, began, result)
 		if q.err == nil {
 			denied := q.denied()
 			denied.SetVersion = result.SetVersion

@@ -131,7 +131,7 @@ func TestAccessWithoutValkey(t *testing.T) {
 			t.Fatalf("with Valkey: got %+v, %v, want an allowed call", result, err)
 		}
 		callers := newCallers(time.Hour, time.Now)
-		callers.remember(c, secret, result)
+		callers.remember(c, secret, time.Now(), result)
 		for path, open := range map[string]bool{"/orders": true, "/health": false, "/admin": false,
 			"/else": false} {
 			c.Route.Path = path

@@ -68,6 +68,9 @@ func (d *Decider) sharedDenial(q inquiry) (denial enforce.Result, found bool, fu
 	}
 	for _, scope := range sharedScopes {
 		key, applies := q.sharedLimit(scope, of)
+		if scope == policy.ScopeGroup { // the caller may have left its group
+			applies = applies && d.callers.knowsFor(d.denials.lifetime, q.call, q.proof)
+		}
 		if !applies {
 			continue
 		}

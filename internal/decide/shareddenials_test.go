@@ -116,8 +116,9 @@ func (f *flood) scripts() (calls int) {
 }
 
 // A flood of verified callers over a limit that they share asks Valkey 10 times and then
-// once in each lifetime, whichever callers it has. Callers that this process did not
-// verify ask Valkey, and callers of other addresses if the limit is on each.
+// once in each lifetime, whichever callers it has; each caller of a group does. Callers that
+// this process did not verify ask Valkey, and those of other addresses if the limit is on
+// each.
 func TestSharedDenialsAreRepeated(t *testing.T) {
 	for _, scope := range sharedScopes {
 		t.Run(scope, func(t *testing.T) {
@@ -130,13 +131,17 @@ func TestSharedDenialsAreRepeated(t *testing.T) {
 					t.Fatalf("got Retry-After %s, want the hour less what passed", wait)
 				}
 			}
-			if most := 10 + int(calling/denialLifetime); f.source.calls > most {
+			asking := 1
+			if scope == policy.ScopeGroup {
+				asking = callersOfFlood
+			}
+			if most := 10 + asking*int(calling/denialLifetime); f.source.calls > most {
 				t.Errorf("%d of 1,000 denied calls reached Valkey, want at most %d", f.source.calls, most)
 			}
 
 			f.source.calls = 0
 			perAddress := scope == policy.ScopeIP || scope == policy.ScopeRouteIP
-			elsewhere, want := f.calls[0], 1
+			elsewhere, want := f.calls[(1_000-1)%callersOfFlood], 1
 			if elsewhere.Network = netip.MustParsePrefix("192.0.2.2/32"); perAddress {
 				want++
 			}
@@ -149,6 +154,32 @@ func TestSharedDenialsAreRepeated(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A key that leaves a full group is admitted at most a lifetime later, although the group's
+// other callers go on being denied.
+func TestDenialsEndWhenAKeyLeavesItsGroup(t *testing.T) {
+	f := newFlood(t, policy.ScopeGroup)
+	flooding := func() {
+		for range 5 * callersOfFlood {
+			f.clock = f.clock.Add(denialLifetime / (2 * callersOfFlood))
+			for _, c := range f.calls[1:] {
+				f.call(c, false)
+			}
+		}
+	}
+	flooding()
+	f.call(f.calls[0], false)
+	k, err := f.store.Get(t.Context(), f.calls[0].Subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.store.Update(t.Context(), k.ID, k.Version, "key.edit", byTest,
+		func(k *policy.Key) { k.Group = "" }); err != nil {
+		t.Fatal(err)
+	}
+	flooding()
+	f.call(f.calls[0], true)
 }
 
 // While a shared limit is full, a verified caller's call that reaches Valkey runs one

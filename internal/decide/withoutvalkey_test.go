@@ -27,6 +27,10 @@ func newCallersFixture(plans ...policy.Plan) *callersFixture {
 	return &callersFixture{newCallers(lifetime, c.now), c, &policy.Set{Version: 1, Plans: plans}, nil}
 }
 
+func (p *callersFixture) remember(call enforce.Call, proof secretHash, result enforce.Result) {
+	p.callers.remember(call, proof, p.clock.now(), result)
+}
+
 func perMinute(n int64) limiter.Limit { return limiter.Limit{Requests: n, Window: time.Minute} }
 
 var (
