@@ -24,6 +24,7 @@ type caller struct {
 	reports  ledger // of the calls to reports
 	key      policy.Key
 	secret   string
+	plan     int
 	override *override // nil for none
 	revoked  bool
 	banned   time.Time
@@ -34,6 +35,9 @@ type override struct {
 	limits []bound
 	until  time.Time
 }
+
+// plan has the limits of a plan in force.
+type plan struct{ limits, perGroup []bound }
 
 // rule is the route rule of reports.
 type rule struct {
@@ -46,6 +50,11 @@ type target struct {
 	path    string
 	address netip.Addr
 }
+
+var planNames = [...]string{"free", "pro"}
+
+// groupOf names the ledger of a plan's limits per group.
+func groupOf(group string, plan int) string { return fmt.Sprint("group ", group, plan) }
 
 var addresses = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")}
 
@@ -104,13 +113,15 @@ func (w *world) setUp() {
 	}
 	w.shared[everybody] = &ledger{shard: shardOf(keyspace.BucketOf(policy.GlobalID))}
 	w.shared[reports] = &ledger{shard: shardOf(keyspace.BucketOf(policy.RouteID(reports)))}
-	w.shared[group] = &ledger{shard: shardOf(keyspace.BucketOf(policy.GroupID(group)))}
-	w.shared[""] = &ledger{}
+	for i := range w.plans {
+		w.shared[groupOf(group, i)] = &ledger{shard: shardOf(keyspace.BucketOf(policy.GroupID(group)))}
+		w.shared[groupOf("", i)] = &ledger{}
+	}
 	w.savePlan()
 	for i := range 3 {
 		value := fmt.Sprint("the-value-of-caller-", i) // made by hand, since a generated one is random
 		k, _, err := w.store.Create(w.Context(),
-			policy.NewKey{Name: fmt.Sprint("caller ", i), Env: "test", Plan: "plan", Group: group,
+			policy.NewKey{Name: fmt.Sprint("caller ", i), Env: "test", Plan: planNames[0], Group: group,
 				Value: value}, byHand)
 		if err != nil {
 			w.Fatal(err)
@@ -158,14 +169,16 @@ func (w *world) savePlan() {
 	}
 	next := *set
 	if len(next.Plans) == 0 {
-		next.Plans = []policy.Plan{{Name: "plan"}}
+		next.Plans = []policy.Plan{{Name: planNames[0]}, {Name: planNames[1]}}
 	}
 	next.Plans = slices.Clone(next.Plans)
-	next.Plans[0].Degraded = []policy.Degraded{policy.Open, policy.Closed}[w.IntN(2)]
-	limits, bounds := w.limits(1, 1)
-	next.Plans[0].Limits = limits
-	w.plan = bounds
-	next.Plans[0].PerGroup, w.perGroup = w.limits(4, 1)
+	for i := range next.Plans {
+		p := &next.Plans[i]
+		p.Degraded = []policy.Degraded{policy.Open, policy.Closed}[w.IntN(2)]
+		p.Limits, w.plans[i].limits = w.limits(1, 1)
+		p.PerGroup, w.plans[i].perGroup = w.limits(4, 1)
+		w.note("%s: %v, per group %v", p.Name, p.Limits, p.PerGroup)
+	}
 	next.PerIP.Limits, w.perIP = w.limits(5, 0)
 	next.Global.Limits, w.global = w.limits(8, 0)
 	r := policy.Route{Name: reports, Pattern: route.Pattern{Path: reports}, Cost: 1 + w.Int64N(w.rule.most)}
@@ -188,8 +201,8 @@ func (w *world) savePlan() {
 	if _, err := w.store.SaveSet(w.Context(), next, byHand); err != nil {
 		w.fail("save: %v", err)
 	}
-	w.note("saved %v, per group %v, per address %v, all %v, leased for %s", limits, next.Plans[0].PerGroup,
-		next.PerIP.Limits, next.Global.Limits, w.lease)
+	w.note("saved plans, per address %v, all %v, leased for %s, %s %+v", next.PerIP.Limits,
+		next.Global.Limits, w.lease, reports, w.rule)
 	w.edited = w.now
 }
 
@@ -255,18 +268,44 @@ func (w *world) editDuringBurst() {
 	w.burst(c, e, t)
 }
 
-// editKey revokes or bans a key, or takes that back, or moves it into or out of the group.
+// editKey moves a key to the other plan, or into or out of the group, resets its counts, or
+// blocks it.
 func (w *world) editKey() {
-	c := w.drawCaller()
-	if w.IntN(3) == 0 {
+	switch c := w.drawCaller(); w.IntN(6) {
+	case 0:
+		c.plan = 1 - c.plan
+		w.update(c, audit.KeyEdit, func(k *policy.Key) { k.Plan = planNames[c.plan] })
+		w.note("%s: %s", c.key.Name, c.key.Plan)
+	case 1:
 		w.update(c, audit.KeyEdit, func(k *policy.Key) {
 			if k.Group = group; c.key.Group == group {
 				k.Group = ""
 			}
 		})
 		w.note("%s: group %q", c.key.Name, c.key.Group)
-		return
+	case 2:
+		w.reset(c)
+	default:
+		w.block(c)
 	}
+}
+
+// reset deletes what a key's own limits count. The replica has it until it catches up, with
+// the calls that perhaps count.
+func (w *world) reset(c *caller) {
+	k, err := w.store.Reset(w.Context(), c.key.ID, byHand)
+	if err != nil {
+		w.fail("reset: %v", err)
+	}
+	for _, l := range []*ledger{&c.ledger, &c.reports} {
+		l.calls, l.known = nil, nil
+	}
+	c.key, w.edited = k, w.now
+	w.note("%s: reset", c.key.Name)
+}
+
+// block revokes or bans a key, or takes that back.
+func (w *world) block(c *caller) {
 	for _, other := range w.callers {
 		if other.revoked { // at most one, so that most calls say something
 			c = other

@@ -13,7 +13,7 @@ type ledger struct {
 	ghosts []call  // perhaps counted: see mayCount
 	known  []bound // limits at the last counted call
 
-	copied      int // number of calls that the replica has
+	copied      []call // what the replica has
 	copiedKnown []bound
 }
 
@@ -127,7 +127,7 @@ func (l *ledger) full(now time.Time, limits []bound, cost int64) bool {
 
 // age makes the calls older, as a clock that steps forward does.
 func (l *ledger) age(by time.Duration) {
-	for _, list := range [][]call{l.calls, l.ghosts} {
+	for _, list := range [][]call{l.calls, l.ghosts, l.copied} {
 		for i := range list {
 			list[i].began, list[i].ended = list[i].began.Add(-by), list[i].ended.Add(-by)
 		}
@@ -143,7 +143,7 @@ func (l *ledger) age(by time.Duration) {
 // gets a longer window may take them over a second time, from a log that has noticed the
 // step.
 func (l *ledger) delay(by time.Duration) {
-	for _, list := range [][]call{l.calls, l.ghosts} {
+	for _, list := range [][]call{l.calls, l.ghosts, l.copied} {
 		for i := range list {
 			list[i].late += by
 		}
@@ -152,7 +152,7 @@ func (l *ledger) delay(by time.Duration) {
 }
 
 // copy remembers what the replica has.
-func (l *ledger) copy() { l.copied, l.copiedKnown = len(l.calls), slices.Clone(l.known) }
+func (l *ledger) copy() { l.copied, l.copiedKnown = slices.Clone(l.calls), slices.Clone(l.known) }
 
 // forget forgets what the replica does not have.
-func (l *ledger) forget() { l.calls, l.known = l.calls[:l.copied], slices.Clone(l.copiedKnown) }
+func (l *ledger) forget() { l.calls, l.known = slices.Clone(l.copied), slices.Clone(l.copiedKnown) }

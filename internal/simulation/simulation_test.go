@@ -115,9 +115,9 @@ func play(t *testing.T, s int64) {
 // count them.
 func (w *world) limitsOf(c *caller) (deciding, counting []bound) {
 	if o := w.overridden(c); o != nil {
-		return o.limits, w.plan
+		return o.limits, w.plans[c.plan].limits
 	}
-	return w.plan, nil
+	return w.plans[c.plan].limits, nil
 }
 
 // scopes are those of the limits on the ledgers that a call touches, in order.
@@ -131,12 +131,12 @@ type lists [len(scopes)][]bound
 func (w *world) touch(c *caller, own []bound, t target) lists {
 	b, address := lists{0: own, 3: w.perIP, 5: w.global}, t.address.String()
 	if c.key.Group != "" {
-		b[2] = w.perGroup
+		b[2] = w.plans[c.plan].perGroup
 	}
 	if w.cost = 1; t.path == reports {
 		w.cost, b[1], b[4], b[6] = w.rule.cost, w.rule.perKey, w.rule.perIP, w.rule.all
 	}
-	w.touched = []*ledger{&c.ledger, &c.reports, w.shared[c.key.Group], w.shared[address],
+	w.touched = []*ledger{&c.ledger, &c.reports, w.shared[groupOf(c.key.Group, c.plan)], w.shared[address],
 		w.shared[reports+address], w.shared[everybody], w.shared[reports]}
 	return b
 }

@@ -56,27 +56,26 @@ const (
 type world struct {
 	*testing.T
 	*rand.Rand
-	seed     int64
-	real     time.Time     // when the history began, with a monotonic reading
-	now      time.Time     // true time
-	ahead    time.Duration // of the server's clock
-	server   *miniredis.Miniredis
-	link     *link // of all environments
-	store    *registry.Store
-	journal  *journal.Journal
-	envs     []*environment
-	callers  []*caller
-	shared   map[string]*ledger // by group and address, and that of all calls; also of reports
-	plan     []bound            // limits in force, also of the group, of each address and of all calls
-	perGroup []bound
-	perIP    []bound
-	global   []bound
-	rule     rule
-	team     *override // of the group; nil for none
-	touched  []*ledger // by the call that is being made
-	cost     int64     // of this call
-	edited   time.Time // last edit
-	empty    bool      // Valkey has lost everything
+	seed    int64
+	real    time.Time     // when the history began, with a monotonic reading
+	now     time.Time     // true time
+	ahead   time.Duration // of the server's clock
+	server  *miniredis.Miniredis
+	link    *link // of all environments
+	store   *registry.Store
+	journal *journal.Journal
+	envs    []*environment
+	callers []*caller
+	shared  map[string]*ledger // by groupOf and address, and that of all calls; also of reports
+	plans   [2]plan
+	perIP   []bound // limits in force of each address
+	global  []bound // of all calls
+	rule    rule
+	team    *override // of the group; nil for none
+	touched []*ledger // by the call that is being made
+	cost    int64     // of this call
+	edited  time.Time // last edit
+	empty   bool      // Valkey has lost everything
 	leases
 
 	replica    [shards][]entry   // what a failover brings back
