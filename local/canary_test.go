@@ -3,19 +3,17 @@
 package main
 
 import (
-	"crypto/ed25519"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/go-jose/go-jose/v4"
-
 	"tidegate/internal/apikey"
 	"tidegate/internal/testing/leaks"
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/tier"
+	"tidegate/internal/testing/tokentest"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -34,46 +32,22 @@ type canaries struct {
 
 func newCanaries(t *testing.T) *canaries {
 	t.Helper()
-	key := ed25519.NewKeyFromSeed([]byte(strings.Repeat("c", 32)))
-	public := jose.JSONWebKey{KeyID: "1", Algorithm: "EdDSA", Use: "sig", Key: key.Public()}
-	jwks, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{public}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &canaries{jwks: string(jwks), keys: map[string]string{}}
+	key := tokentest.NewKey('c')
+	c := &canaries{jwks: key.Set(), keys: map[string]string{}}
 	c.tokens = map[string]string{
-		"good":    signedTokenOf(t, key, "canary-subject-good@example.com", time.Hour),
-		"expired": signedTokenOf(t, key, "canary-subject-late@example.com", -time.Hour),
-		"foreign": signedTokenOf(t, ed25519.NewKeyFromSeed([]byte(strings.Repeat("x", 32))),
-			"canary-subject-foreign@example.com", time.Hour),
-		"broken": signedTokenOf(t, key, "canary-subject-broken@example.com", time.Hour) + "A",
+		"good":    signedTokenOf(key, "canary-subject-good@example.com", time.Hour),
+		"expired": signedTokenOf(key, "canary-subject-late@example.com", -time.Hour),
+		"foreign": signedTokenOf(tokentest.NewKey('x'), "canary-subject-foreign@example.com", time.Hour),
+		"broken":  signedTokenOf(key, "canary-subject-broken@example.com", time.Hour) + "A",
 	}
 	return c
 }
 
 // signedTokenOf returns a token for the subject, signed with the key, that expires after
 // valid.
-func signedTokenOf(t *testing.T, key ed25519.PrivateKey, subject string, valid time.Duration) string {
-	t.Helper()
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: key},
-		(&jose.SignerOptions{}).WithHeader("kid", "1"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	claims, err := json.Marshal(map[string]any{"iss": canaryIssuer, "aud": "orders", "sub": subject,
+func signedTokenOf(key tokentest.Key, subject string, valid time.Duration) string {
+	return key.Sign(map[string]any{"iss": canaryIssuer, "aud": "orders", "sub": subject,
 		"exp": time.Now().Add(valid).Unix()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	object, err := signer.Sign(claims)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := object.CompactSerialize()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
 }
 
 // all lists the texts that must not leak.

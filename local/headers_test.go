@@ -186,7 +186,7 @@ func credentialStatus(name, scheme string) func(*testing.T, *site, string) strin
 		case "a key":
 			credential = s.key(t, "two")
 		case "a JWT":
-			credential = signedToken(t, time.Hour)
+			credential = signedToken(time.Hour)
 		case "a machine token":
 			credential = strings.TrimPrefix(s.admin.token(t), "Bearer ")
 		}

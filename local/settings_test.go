@@ -76,7 +76,7 @@ func wantEffect(t *testing.T, variable string, got, want any) {
 // and TestNothingSecretLeaks sets JWT_JWKS.
 func TestCheckSettings(t *testing.T) {
 	keys := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = fmt.Fprint(w, keySetOf(tokenKey))
+		_, _ = fmt.Fprint(w, tokenKey.Set())
 	}))
 	t.Cleanup(keys.Close)
 	env := map[string]string{
@@ -99,7 +99,7 @@ func TestCheckSettings(t *testing.T) {
 		"192.0.2.9"), "keyId"), address("203.0.113.7"))
 	wantEffect(t, "IPV6_PREFIX", address("2001:db8:1::1"), address("2001:db8:2::1"))
 	wantEffect(t, "IDENTITY_SOURCES", f.verdict(t, canaryEvent("x", "y", "198.51.100.1")), "allow")
-	expired := canaryEvent("authorization", "Bearer "+signedToken(t, -time.Minute), canaryAddress)
+	expired := canaryEvent("authorization", "Bearer "+signedToken(-time.Minute), canaryAddress)
 	wantEffect(t, "JWT_LEEWAY", f.verdict(t, expired), "allow")
 	wantEffect(t, "JWT_IDENTITY_CLAIM", f.context(t, expired, "keyId"),
 		apikey.NewKey(apikey.Pepper(checkPepper)).Token(canaryIssuer, "app"))

@@ -3,19 +3,17 @@
 package attacks
 
 import (
-	"bytes"
 	"crypto/ed25519"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"maps"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/go-jose/go-jose/v4"
+	"tidegate/internal/testing/tokentest"
 )
 
 // pairs are names and values of headers.
@@ -57,7 +55,7 @@ func TestAttackIdentity(t *testing.T) {
 			"9 kB, with the sources key and JWT in both orders, on both APIs")
 	_, key := i.key(t, wide)
 	_, other := i.key(t, wide)
-	bad := badCredentials(key, other, issuerKey.token(nil), issuerKey.token(map[string]any{"sub": "eve"}),
+	bad := badCredentials(key, other, signed(issuerKey, nil), signed(issuerKey, map[string]any{"sub": "eve"}),
 		i.machineToken(t, "write"))
 	for _, sources := range []string{"key,jwt", "jwt,key"} {
 		rest, http2 := i.tokens(t, map[string]string{"IDENTITY_SOURCES": sources})
@@ -85,45 +83,22 @@ const (
 	audience = "orders"
 )
 
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
-
-// signingKey is a key of an issuer, which signs under the id of the issuer's only key.
-type signingKey ed25519.PrivateKey
-
-// newSigningKey returns the key with a seed.
-func newSigningKey(seed byte) signingKey {
-	return signingKey(ed25519.NewKeyFromSeed(bytes.Repeat([]byte{seed}, ed25519.SeedSize)))
-}
-
 // issuerKey is the issuer's key.
-var issuerKey = newSigningKey(1)
+var issuerKey = tokentest.NewKey(1)
 
-func keySet() string {
-	public := jose.JSONWebKey{KeyID: "1", Algorithm: string(jose.EdDSA), Use: "sig",
-		Key: ed25519.PrivateKey(issuerKey).Public()}
-	return string(must(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{public}})))
-}
-
-// token signs the good claims with changes.
-func (k signingKey) token(changes map[string]any) string {
+// signed returns a token with the good claims and the changes.
+func signed(key tokentest.Key, changes map[string]any) string {
 	now := time.Now()
 	claims := map[string]any{"iss": issuer, "aud": audience, "sub": "ada", "exp": now.Add(time.Hour).Unix(),
 		"iat": now.Unix()}
 	maps.Copy(claims, changes)
-	signer := must(jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: ed25519.PrivateKey(k)},
-		(&jose.SignerOptions{}).WithType("JWT").WithHeader("kid", "1")))
-	return must(must(signer.Sign(must(json.Marshal(claims)))).CompactSerialize())
+	return key.Sign(claims)
 }
 
 // tokens starts a check function that accepts JWTs, with further variables.
 func (i *installation) tokens(t *testing.T, env map[string]string) (rest, http target) {
 	t.Helper()
-	all := map[string]string{"JWT_ISSUER": issuer, "JWT_AUDIENCE": audience, "JWT_JWKS": keySet()}
+	all := map[string]string{"JWT_ISSUER": issuer, "JWT_AUDIENCE": audience, "JWT_JWKS": issuerKey.Set()}
 	maps.Copy(all, env)
 	rest, http, err := i.apis(1, all)
 	if err != nil {
@@ -138,7 +113,7 @@ func TestAttackForgedTokens(t *testing.T) {
 		"unsigned, signed with the public key as a secret or with another key, broken, expired, of "+
 			"another issuer, for another audience, alone and beside a good API key")
 	rest, _ := i.tokens(t, map[string]string{"IDENTITY_SOURCES": "key,jwt"})
-	good := issuerKey.token(nil)
+	good := signed(issuerKey, nil)
 	if got := rest.get(t, "/", "Authorization", "Bearer "+good); got.status != http.StatusOK {
 		t.Fatalf("a good token: %d %s", got.status, got.body)
 	}
@@ -151,11 +126,11 @@ func TestAttackForgedTokens(t *testing.T) {
 	for name, token := range map[string]string{
 		"unsigned":         encode([]byte(`{"alg":"none","kid":"1"}`)) + "." + claims + ".",
 		"HMAC":             symmetric + "." + encode(mac.Sum(nil)),
-		"another key":      newSigningKey(2).token(nil),
+		"another key":      signed(tokentest.NewKey(2), nil),
 		"broken":           good[:len(good)-4] + "AAAA",
-		"expired":          issuerKey.token(map[string]any{"exp": 1}),
-		"another issuer":   issuerKey.token(map[string]any{"iss": "https://evil.example/"}),
-		"another audience": issuerKey.token(map[string]any{"aud": "else"}),
+		"expired":          signed(issuerKey, map[string]any{"exp": 1}),
+		"another issuer":   signed(issuerKey, map[string]any{"iss": "https://evil.example/"}),
+		"another audience": signed(issuerKey, map[string]any{"aud": "else"}),
 	} {
 		for _, header := range [][]string{nil, {"x-api-key", key}} {
 			a.probe()

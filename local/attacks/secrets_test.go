@@ -23,7 +23,7 @@ func TestAttackSecretsInLogs(t *testing.T) {
 		"key": key, "unknown key": unknown(t), "revoked key": i.revoked(t),
 		"write token": i.machineToken(t, "write"),
 		"session":     strings.TrimPrefix(i.session(t, editorName), "__Host-tidegate="),
-		"JWT":         issuerKey.token(map[string]any{"sub": "secret-subject@example.com"}),
+		"JWT":         signed(issuerKey, map[string]any{"sub": "secret-subject@example.com"}),
 		"address":     "203.0.113.77", "IPv6 address": "2001:db8:77:4d::77",
 	}
 	rest, http2 := i.tokens(t, map[string]string{"IDENTITY_SOURCES": "key,jwt,ip"})

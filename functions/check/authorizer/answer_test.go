@@ -2,7 +2,6 @@ package authorizer
 
 import (
 	"context"
-	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-jose/go-jose/v4"
 	"github.com/google/go-cmp/cmp"
 
 	"tidegate/functions/check/identity"
@@ -26,6 +24,7 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/testing/registrytest"
+	"tidegate/internal/testing/tokentest"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -38,8 +37,8 @@ const (
 var hourly = limiter.Limit{Requests: 1, Window: time.Hour}
 
 var (
-	signingKey = ed25519.NewKeyFromSeed([]byte(strings.Repeat("s", 32)))
-	foreignKey = ed25519.NewKeyFromSeed([]byte(strings.Repeat("f", 32)))
+	signingKey = tokentest.NewKey('s')
+	foreignKey = tokentest.NewKey('f')
 )
 
 func must[T any](v T, err error) T {
@@ -50,18 +49,14 @@ func must[T any](v T, err error) T {
 }
 
 // token returns a token of the issuer for the subject that expires after valid.
-func token(key ed25519.PrivateKey, subject string, valid time.Duration) string {
-	claims := map[string]any{"iss": issuer, "aud": audience, "sub": subject,
-		"exp": time.Now().Add(valid).Unix()}
-	options := (&jose.SignerOptions{}).WithHeader("kid", "1")
-	s := must(jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: key}, options))
-	return must(must(s.Sign(must(json.Marshal(claims)))).CompactSerialize())
+func token(key tokentest.Key, subject string, valid time.Duration) string {
+	return key.Sign(map[string]any{"iss": issuer, "aud": audience, "sub": subject,
+		"exp": time.Now().Add(valid).Unix()})
 }
 
 // allSources returns a resolver of all three sources.
 func allSources(pepper apikey.Pepper) *identity.Resolver {
-	key := jose.JSONWebKey{KeyID: "1", Algorithm: "EdDSA", Use: "sig", Key: signingKey.Public()}
-	keys := must(jwt.ParseKeys(must(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key}}))))
+	keys := must(jwt.ParseKeys([]byte(signingKey.Set())))
 	return must(identity.New(identity.Config{
 		Sources: []identity.Kind{identity.Key, identity.JWT, identity.IP}, IPv4Bits: 32, IPv6Bits: 64,
 		Pepper: pepper,

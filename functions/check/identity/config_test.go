@@ -51,7 +51,7 @@ func TestVariables(t *testing.T) {
 // The error names each bad variable and its bound, and does not contain a secret.
 func TestBadVariables(t *testing.T) {
 	tokens := []string{"IDENTITY_SOURCES=jwt", "JWT_ISSUER=" + issuer, "JWT_AUDIENCE=a",
-		"JWT_JWKS=" + string(keySet())}
+		"JWT_JWKS=" + signingKey.Set()}
 	for _, c := range []struct {
 		set  string
 		want []string
@@ -125,7 +125,7 @@ func issuersOf(list string, more ...string) ([]jwt.Issuer, error) {
 // Each issuer of a list has its own settings; the single variables are the defaults of
 // claims, plans and leeway.
 func TestIssuers(t *testing.T) {
-	got, err := issuersOf(`[{"issuer": "https://a.example", "audience": "x", "jwks": `+string(keySet())+`,
+	got, err := issuersOf(`[{"issuer": "https://a.example", "audience": "x", "jwks": `+signingKey.Set()+`,
 		"identityClaim": "email", "planClaim": "roles", "planMap": {"staff": "internal"}, "leeway": "0s",
 		"algorithms": ["RS256"]},
 		{"issuer": "https://login.example/{tenantid}/v2.0", "tenants": ["t1", "t2"], "audience": ["y", "z"],

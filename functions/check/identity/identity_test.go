@@ -2,8 +2,6 @@ package identity
 
 import (
 	"bytes"
-	"crypto/ed25519"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,13 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-jose/go-jose/v4"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/jwt"
 	"tidegate/internal/proxies"
+	"tidegate/internal/testing/tokentest"
 )
 
 const (
@@ -42,12 +40,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-var signingKey = ed25519.NewKeyFromSeed([]byte(strings.Repeat("s", 32)))
-
-func keySet() []byte {
-	key := jose.JSONWebKey{KeyID: "1", Algorithm: "EdDSA", Use: "sig", Key: signingKey.Public()}
-	return must(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key}}))
-}
+var signingKey = tokentest.NewKey('s')
 
 // token returns a token of the issuer for the subject that expires after an hour. more
 // has further claims: name, value, name, value.
@@ -56,9 +49,7 @@ func token(subject string, more ...any) string {
 	for i := 0; i+1 < len(more); i += 2 {
 		claims[more[i].(string)] = more[i+1]
 	}
-	options := (&jose.SignerOptions{}).WithHeader("kid", "1")
-	s := must(jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: signingKey}, options))
-	return must(must(s.Sign(must(json.Marshal(claims)))).CompactSerialize())
+	return signingKey.Sign(claims)
 }
 
 // resolver returns a Resolver of the sources, written as in IDENTITY_SOURCES.
@@ -67,7 +58,7 @@ func resolver(t testing.TB, sources string) *Resolver {
 	v := Variables{Sources: sources, IPv4Prefix: "32", IPv6Prefix: "64"}
 	if strings.Contains(sources, "jwt") {
 		v.Issuer, v.Audience, v.Keys, v.IdentityClaim, v.PlanClaim, v.Leeway = issuer, audience,
-			string(keySet()), "sub", "plan", "30s"
+			signingKey.Set(), "sub", "plan", "30s"
 	}
 	c, err := v.Config()
 	if err != nil {
