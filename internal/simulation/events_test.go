@@ -247,7 +247,8 @@ func (w *world) drawOverride(before *override) (*override, *policy.Override) {
 		return nil, nil
 	}
 	limits, bounds := w.limits(1, 1)
-	o, stored := &override{bounds, w.now.Add(2 * hours)}, &policy.Override{Limits: limits, Reason: "simulation"}
+	o := &override{bounds, w.now.Add(2 * hours)}
+	stored := &policy.Override{Limits: limits, Reason: "simulation"}
 	if w.IntN(2) == 0 {
 		o.until = w.now.Add(time.Duration(1+w.IntN(300)) * time.Second)
 		stored.Until = o.until.Add(w.ahead)
@@ -401,7 +402,8 @@ func (w *world) stepClock() {
 func (w *world) stranger() {
 	w.touched = nil
 	for _, secret := range []string{"the-value-of-somebody-else", "", "tg_test_nothing"} {
-		if a := w.send(w.envs[w.IntN(len(w.envs))], secret, target{orders, addresses[0]}); a.status == http.StatusOK {
+		a := w.send(w.envs[w.IntN(len(w.envs))], secret, target{orders, addresses[0]})
+		if a.status == http.StatusOK {
 			w.fail("a stranger is admitted")
 		}
 	}

@@ -218,7 +218,8 @@ func (w *world) callAs(c *caller, e *environment, t target) answer {
 	bounds, began := w.touch(c, own, t), w.now
 	a := w.send(e, c.secret, t)
 	a.took = w.now.Sub(began)
-	w.note("%s to %s from %s: %d, degraded %t, wait %s", c.key.Name, t.path, t.address, a.status, a.degraded, a.wait)
+	w.note("%s to %s from %s: %d, degraded %t, wait %s", c.key.Name, t.path, t.address, a.status,
+		a.degraded, a.wait)
 	w.answers[fmt.Sprintf("%d degraded %t", a.status, a.degraded)]++
 	if a.degraded {
 		w.withoutValkey(c, e, a)
