@@ -33,7 +33,7 @@ func TestSimulate(t *testing.T) {
 func TestSimulateLab(t *testing.T) {
 	s := newService(t)
 	attack :=
-		`{"requests":100,"window":"1m","shape":"boundary","rate":1000,"windows":4,"algorithms":["log","fixed-window"],"points":50}`
+		`{"limits":[{"requests":100,"window":"1m"}],"shape":"boundary","rate":1000,"windows":4,"algorithms":["log","fixed-window"],"points":50}`
 	got := s.post("/simulate/lab", []byte(attack)).wants(http.StatusOK)
 	if got.at("outcomes", 0, "worst") != 100.0 || got.at("outcomes", 1, "worst") != 200.0 ||
 		got.at("outcomes", 0, "falseAllows") != 0.0 ||
@@ -44,16 +44,22 @@ func TestSimulateLab(t *testing.T) {
 		t.Errorf("got %s\nand for the same request %s", got.text, again.text)
 	}
 	s.post("/simulate/lab", []byte(
-		`{"requests":10,"window":"1m","shape":"recorded","minutes":[4,30,0,7],"algorithms":["log"]}`)).
-		wants(http.StatusOK, `"calls":41`)
+		`{"limits":[{"requests":10,"window":"1m"}],"shape":"recorded","minutes":[4,30,0,7],"algorithms":["log"]}`)).
+		wants(http.StatusOK, `"calls":41`, `"admitted":21`)
+	// 4 and 10 calls pass the first limit, and one more the second.
+	s.post("/simulate/lab", []byte(`{"limits":[{"requests":10,"window":"1m"},{"requests":15,"window":"1h"}],
+		"shape":"recorded","minutes":[4,30,0,7],"algorithms":["log"]}`)).
+		wants(http.StatusOK, `"calls":41`, `"admitted":15`)
 	for body, want := range map[string]string{
-		`{"requests":10,"window":"soon","shape":"boundary","rate":100,"windows":1}`:                      `"location":"body.window"`,
-		`{"requests":10,"window":"1m","shape":"boundary"}`:                                               `"location":"body.rate"`,
-		`{"requests":10,"window":"1m","shape":"zigzag","rate":100,"windows":1}`:                          `"location":"body.shape"`,
-		`{"requests":10000,"window":"1m","shape":"greedy","rate":1000,"windows":1}`:                      "must be 1 to 20000",
-		`{"requests":10,"window":"1m","shape":"recorded","minutes":[-1]}`:                                `"location":"body.minutes[0]"`,
-		`{"requests":10,"window":"1m","shape":"recorded","minutes":[20000,1]}`:                           `"location":"body.minutes"`,
-		`{"requests":10,"window":"1m","shape":"boundary","rate":100,"windows":1,"algorithms":["leaky"]}`: `"location":"body.algorithms[0]"`,
+		`{"limits":[{"requests":10,"window":"soon"}],"shape":"boundary","rate":100,"windows":1}`:                               `"location":"body.limits[0].window"`,
+		`{"limits":[],"shape":"boundary","rate":100,"windows":1}`:                                                              `"location":"body.limits"`,
+		`{"limits":[{"requests":10,"window":"1m"},{"requests":10,"window":"soon"}],"shape":"boundary","rate":100,"windows":1}`: `"location":"body.limits[1].window"`,
+		`{"limits":[{"requests":10,"window":"1m"}],"shape":"boundary"}`:                                                        `"location":"body.rate"`,
+		`{"limits":[{"requests":10,"window":"1m"}],"shape":"zigzag","rate":100,"windows":1}`:                                   `"location":"body.shape"`,
+		`{"limits":[{"requests":10000,"window":"1m"}],"shape":"greedy","rate":1000,"windows":1}`:                               "must be 1 to 20000",
+		`{"limits":[{"requests":10,"window":"1m"}],"shape":"recorded","minutes":[-1]}`:                                         `"location":"body.minutes[0]"`,
+		`{"limits":[{"requests":10,"window":"1m"}],"shape":"recorded","minutes":[20000,1]}`:                                    `"location":"body.minutes"`,
+		`{"limits":[{"requests":10,"window":"1m"}],"shape":"boundary","rate":100,"windows":1,"algorithms":["leaky"]}`:          `"location":"body.algorithms[0]"`,
 	} {
 		s.post("/simulate/lab", []byte(body)).wants(http.StatusUnprocessableEntity, want)
 	}

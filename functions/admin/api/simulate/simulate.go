@@ -103,15 +103,14 @@ func decide(_ context.Context, in *simulateInput) (*simulateOutput, error) {
 type (
 	labInput struct {
 		Body struct {
-			Requests   int64    `json:"requests" minimum:"1" maximum:"10000"`
-			Window     string   `json:"window" maxLength:"20" example:"1m"`
-			Shape      string   `json:"shape" enum:"boundary,poisson,on-off,greedy,recorded"`
-			Rate       int64    `json:"rate,omitempty" minimum:"1" maximum:"1000000" doc:"Calls in a window, as a percentage of the limit; not with recorded"`
-			Windows    int64    `json:"windows,omitempty" minimum:"1" maximum:"20000" doc:"Duration, in windows; not with recorded"`
-			Minutes    []int64  `json:"minutes,omitempty" maxItems:"1440" doc:"With recorded: calls of each minute"`
-			Seed       uint64   `json:"seed,omitempty" maximum:"999999999" doc:"Seed of the random call times"`
-			Algorithms []string `json:"algorithms,omitempty" maxItems:"20" doc:"Names of algorithms; if omitted, all"`
-			Points     int      `json:"points,omitempty" maximum:"500" doc:"Number of points in each series; 0 for no series"`
+			Limits     []LabLimit `json:"limits" minItems:"1" maxItems:"8" doc:"A call passes only if all of these have room"`
+			Shape      string     `json:"shape" enum:"boundary,poisson,on-off,greedy,recorded"`
+			Rate       int64      `json:"rate,omitempty" minimum:"1" maximum:"1000000" doc:"Calls in a window of the first limit, as a percentage of it; not with recorded"`
+			Windows    int64      `json:"windows,omitempty" minimum:"1" maximum:"20000" doc:"Duration, in windows of the first limit; not with recorded"`
+			Minutes    []int64    `json:"minutes,omitempty" maxItems:"1440" doc:"With recorded: calls of each minute"`
+			Seed       uint64     `json:"seed,omitempty" maximum:"999999999" doc:"Seed of the random call times"`
+			Algorithms []string   `json:"algorithms,omitempty" maxItems:"20" doc:"Names of algorithms; if omitted, all"`
+			Points     int        `json:"points,omitempty" maximum:"500" doc:"Number of points in each series; 0 for no series"`
 		}
 	}
 	labOutput struct {
@@ -123,6 +122,12 @@ type (
 		}
 	}
 )
+
+// LabLimit is a limit that each of the algorithms is tried with.
+type LabLimit struct {
+	Requests int64  `json:"requests" minimum:"1" maximum:"10000"`
+	Window   string `json:"window" maxLength:"20" example:"1m"`
+}
 
 // Outcome is the result of an algorithm on the calls.
 type Outcome struct {
@@ -138,9 +143,13 @@ type Outcome struct {
 func compare(_ context.Context, in *labInput) (*labOutput, error) {
 	var details rest.Details
 	b := in.Body
-	window, err := limiter.ParseWindow(b.Window)
-	if err != nil {
-		details.Add("window", err)
+	limits := make([]accuracy.Limit, len(b.Limits))
+	for i, l := range b.Limits {
+		window, err := limiter.ParseWindow(l.Window)
+		if err != nil {
+			details.Add(fmt.Sprintf("limits[%d].window", i), err)
+		}
+		limits[i] = accuracy.Limit{Limit: l.Requests, Window: window}
 	}
 	var known []string
 	for _, a := range accuracy.Algorithms() {
@@ -163,8 +172,8 @@ func compare(_ context.Context, in *labInput) (*labOutput, error) {
 		return nil, err
 	}
 	return play(accuracy.Scenario{
-		Limit: b.Requests, Window: window, Traffic: traffic, Seed: b.Seed, Algorithms: b.Algorithms,
-		Points: b.Points,
+		Limit: limits[0].Limit, Window: limits[0].Window, Beside: limits[1:],
+		Traffic: traffic, Seed: b.Seed, Algorithms: b.Algorithms, Points: b.Points,
 	})
 }
 
