@@ -199,7 +199,7 @@ func (r *Registry) PlanUse(
 	if err != nil {
 		return PlanUse{}, err
 	}
-	ids, now := idsOf(all, func(s Subject) string { return s.ID }), time.Now()
+	ids, now := IDsOf(all, func(s Subject) string { return s.ID }), time.Now()
 	hour, err := r.calls.Totals(ctx, ids, now.Add(-activitySpan), now, time.Minute)
 	if err != nil {
 		return PlanUse{}, err

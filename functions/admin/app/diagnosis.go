@@ -177,14 +177,20 @@ func ScopeWords(scope, source, group, rule string) string {
 
 // DenierWords says what denied a call: "500 per hour (plan partner)", "a ban".
 func DenierWords(l denylog.Entry) string {
-	if l.Cause == cause.Ban {
+	_, scope := LimitWords(l.Limit)
+	return blockerWords(l.Cause, l.Limit, ScopeWords(scope, "plan "+l.Plan, l.Group, l.Rule))
+}
+
+func blockerWords(by cause.Cause, limit, source string) string {
+	switch by {
+	case cause.Limit:
+		limit, _ = LimitWords(limit)
+		return limit + " (" + source + ")"
+	case cause.Ban:
 		return "a ban"
-	}
-	if l.Cause != cause.Limit {
+	default:
 		return "an outage of Valkey"
 	}
-	limit, scope := LimitWords(l.Limit)
-	return limit + " (" + ScopeWords(scope, "plan "+l.Plan, l.Group, l.Rule) + ")"
 }
 
 // LimitWords splits a limit's name for clients into the limit, as pages write it, and its
@@ -205,15 +211,7 @@ func LimitWords(name string) (limit, scope string) {
 func (d Diagnosis) Words() string {
 	parts := make([]string, len(d.By))
 	for i, b := range d.By {
-		switch b.Cause {
-		case cause.Limit:
-			limit, _ := LimitWords(b.Limit)
-			parts[i] = "by " + limit + " (" + b.Source + ")"
-		case cause.Ban:
-			parts[i] = "by a ban"
-		default:
-			parts[i] = "while Valkey was unavailable"
-		}
+		parts[i] = "by " + blockerWords(b.Cause, b.Limit, b.Source)
 		if len(d.By) > 1 {
 			parts[i] = policydoc.Number(b.Calls) + " " + parts[i]
 		}

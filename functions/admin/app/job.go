@@ -93,7 +93,6 @@ func (j Job) Heading() string { return jobTitles[j.Do][0] + KeyCount(j.Total) }
 
 // sets returns what the change sets, as text.
 func (j Job) sets() string {
-	const instant = "2006-01-02 15:04 UTC"
 	switch {
 	case j.Do == Plan:
 		return j.Plan
@@ -104,7 +103,7 @@ func (j Job) sets() string {
 	case j.Do == SetExpiry && j.Until.IsZero():
 		return "never"
 	case j.Do == Ban, j.Do == SetExpiry:
-		return j.Until.UTC().Format(instant)
+		return j.Until.UTC().Format(policydoc.ToMinute)
 	}
 	return ""
 }

@@ -285,7 +285,7 @@ func IsRanking(o Order) bool {
 func ranked(ctx context.Context, calls *usage.Reader, o Order) ([]string, error) {
 	now, by := time.Now(), rankings[o]
 	found, err := calls.Rank(ctx, now.Add(-activitySpan), now, ActivityStep, usage.MaxTalkers, by)
-	return idsOf(found[by], func(t usage.Talker) string { return t.ID }), err
+	return IDsOf(found[by], func(t usage.Talker) string { return t.ID }), err
 }
 
 // FindOrdered is FindKeys with an order. Rankings and Closest have one page.
@@ -320,7 +320,7 @@ func lastUsed(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter,
 		if err != nil {
 			return FoundKeys{}, err
 		}
-		ids := idsOf(page.Subjects, func(s usage.Seen) string { return s.ID })
+		ids := IDsOf(page.Subjects, func(s usage.Seen) string { return s.ID })
 		found, err := PickKeys(ctx, keys, set, f, ids)
 		if err != nil {
 			return FoundKeys{}, err

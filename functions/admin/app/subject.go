@@ -160,7 +160,7 @@ func Records[T any](
 			return nil, err
 		}
 	}
-	found, err := keys.Many(ctx, set, idsOf(items, id))
+	found, err := keys.Many(ctx, set, IDsOf(items, id))
 	records := make(map[string]policy.Key, len(found))
 	for _, k := range found {
 		records[k.ID] = k
@@ -168,7 +168,8 @@ func Records[T any](
 	return records, err
 }
 
-func idsOf[T any](items []T, id func(T) string) []string {
+// IDsOf returns the ids of items.
+func IDsOf[T any](items []T, id func(T) string) []string {
 	ids := make([]string, len(items))
 	for i, item := range items {
 		ids[i] = id(item)

@@ -79,11 +79,7 @@ func (d *dashboard) emptyCallers(found app.FoundCallers) templates.Empty {
 }
 
 func (d *dashboard) callerRows(ctx context.Context, seen []usage.Seen) ([]templates.CallerRow, error) {
-	ids := make([]string, len(seen))
-	for i, s := range seen {
-		ids[i] = s.ID
-	}
-	all, err := d.readActivity(ctx, ids)
+	all, err := d.readActivity(ctx, app.IDsOf(seen, func(s usage.Seen) string { return s.ID }))
 	if err != nil {
 		return nil, err
 	}

@@ -113,7 +113,7 @@ func TestDiagnosis(t *testing.T) {
 		}, ", all by a ban; last"},
 		"without Valkey": {func(s *sitetest.Site) {
 			denyAt(s, "acme", now.Add(-time.Minute), denylog.Denial{Cause: cause.Unavailable, Plan: "free"})
-		}, ", all while Valkey was unavailable; last"},
+		}, ", all by an outage of Valkey; last"},
 		"revoked": {func(s *sitetest.Site) {
 			s.Keys.UpdateKey("acme", func(k *policy.Key) { k.Status = policy.Revoked })
 		}, "Every call is refused: the key is revoked."},

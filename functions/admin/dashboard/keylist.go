@@ -35,11 +35,7 @@ func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) error {
 		return page.Failed("list keys", err)
 	}
 	view := d.keyListPage(r, set, query, list)
-	ids := make([]string, len(view.Rows))
-	for i, row := range view.Rows {
-		ids[i] = row.ID
-	}
-	all, err := d.readActivity(r.Context(), ids)
+	all, err := d.readActivity(r.Context(), app.IDsOf(list.Subjects, subjectID))
 	if err != nil {
 		return page.Failed("read calls", err)
 	}
@@ -263,10 +259,7 @@ func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return page.Failed("export keys", err)
 		}
-		ids := make([]string, len(list.Subjects))
-		for i, s := range list.Subjects {
-			ids[i] = s.ID
-		}
+		ids := app.IDsOf(list.Subjects, subjectID)
 		activities, err := app.Activities(r.Context(), d.Usage, ids, time.Now())
 		if err != nil {
 			return page.Failed("export calls", err)
@@ -315,3 +308,5 @@ func keyCells(s app.Subject) []string {
 		page.Stamp(s.Created), page.Stamp(s.Updated), strconv.FormatInt(s.Version, 10),
 	}
 }
+
+func subjectID(s app.Subject) string { return s.ID }

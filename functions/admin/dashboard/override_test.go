@@ -36,7 +36,7 @@ func TestOverride(t *testing.T) {
 	).Wants(t, http.StatusUnprocessableEntity,
 		"This time is in the past.")
 	s.Post(limitsPath, sitetest.With(form, "until", "soon")).Wants(
-		t, http.StatusUnprocessableEntity, "Enter a UTC time",
+		t, http.StatusUnprocessableEntity, "Enter a time such as",
 	)
 	s.Post(limitsPath, sitetest.With(form, "until", "", "lasts", "1 eon")).Wants(
 		t, http.StatusUnprocessableEntity, "Choose one",

@@ -16,6 +16,7 @@ import (
 	"tidegate/functions/admin/auth/token"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
@@ -242,7 +243,7 @@ func (d *dashboard) tokenRow(t token.Token) templates.TokenRow {
 		Revoke: d.Path("/settings/tokens/" + t.ID + "/revoke"),
 	}
 	if !t.Used.IsZero() {
-		row.Used = t.Used.UTC().Format("2006-01-02 15:04") + " UTC"
+		row.Used = t.Used.UTC().Format(policydoc.ToMinute)
 	}
 	return row
 }

@@ -13,6 +13,9 @@ import (
 	"tidegate/internal/route"
 )
 
+// ToMinute is the layout of an instant, in UTC, without seconds.
+const ToMinute = "2006-01-02 15:04 UTC"
+
 // PlanText describes a plan, except its name.
 func PlanText(p policy.Plan) string {
 	text := LimitsText(p.Limits) + "; " + ModeText(p.Mode) + "; " + DegradedText(p)

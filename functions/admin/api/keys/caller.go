@@ -68,20 +68,17 @@ func (ops operations) listCallers(ctx context.Context, in *rest.Paging) (*caller
 	if err != nil {
 		return nil, err
 	}
-	records, err := app.Records(ctx, ops.keys, nil, page.Subjects, func(s usage.Seen) string { return s.ID })
+	id := func(s usage.Seen) string { return s.ID }
+	records, err := app.Records(ctx, ops.keys, nil, page.Subjects, id)
 	if err != nil {
 		return nil, err
 	}
-	ids := make([]string, len(page.Subjects))
-	for i, s := range page.Subjects {
-		ids[i] = s.ID
-	}
-	recent, err := ops.activities(ctx, ids)
+	recent, err := ops.activities(ctx, app.IDsOf(page.Subjects, id))
 	if err != nil {
 		return nil, err
 	}
 	out := &callersOutput{}
-	out.Body.Items, out.Body.Next = make([]Caller, len(ids)), page.Next
+	out.Body.Items, out.Body.Next = make([]Caller, len(recent)), page.Next
 	for i, s := range page.Subjects {
 		record := records[s.ID]
 		out.Body.Items[i] = Caller{s.ID, s.Last.UTC(), record.Name, record.Plan, recent[i].LastHour}

@@ -189,11 +189,7 @@ func (ops operations) activities(ctx context.Context, ids []string) ([]Activity,
 
 // keysNow adds the recent calls of each key.
 func (ops operations) keysNow(ctx context.Context, subjects []app.Subject) ([]KeyNow, error) {
-	ids := make([]string, len(subjects))
-	for i, s := range subjects {
-		ids[i] = s.ID
-	}
-	recent, err := ops.activities(ctx, ids)
+	recent, err := ops.activities(ctx, app.IDsOf(subjects, func(s app.Subject) string { return s.ID }))
 	if err != nil {
 		return nil, err
 	}

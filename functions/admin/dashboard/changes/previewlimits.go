@@ -194,12 +194,7 @@ func (c *Changes) busiestOf(ctx context.Context, set *policy.Set, f *app.KeyFilt
 // busiest returns the ids of the busiest callers of the last hour, the busiest first.
 func (c *Changes) busiest(ctx context.Context, now time.Time) ([]string, error) {
 	ranked, err := c.usage.Rank(ctx, now.Add(-PreviewSpan), now, time.Minute, usage.MaxTalkers, usage.Busiest)
-	talkers := ranked[usage.Busiest]
-	ids := make([]string, len(talkers))
-	for i, t := range talkers {
-		ids[i] = t.ID
-	}
-	return ids, err
+	return app.IDsOf(ranked[usage.Busiest], func(t usage.Talker) string { return t.ID }), err
 }
 
 // replayed is the result of replaying recorded calls against other limits.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/web/templates"
 )
 
@@ -88,7 +89,7 @@ func untilOptions(never, chosen string, now time.Time) []templates.Option {
 // toMinute is page.Instant without seconds, for the width of a select.
 func toMinute(t time.Time) templates.Instant {
 	shown := page.Instant(t)
-	shown.Text = t.UTC().Format("2006-01-02 15:04") + " UTC"
+	shown.Text = t.UTC().Format(policydoc.ToMinute)
 	return shown
 }
 
@@ -152,7 +153,7 @@ func (u *Until) instant(now time.Time) time.Time {
 			return t
 		}
 	}
-	u.At.Error = "Enter a UTC time such as " + now.UTC().Add(48*time.Hour).Format("2006-01-02 15:04") + "."
+	u.At.Error = "Enter a time such as " + now.UTC().Add(48*time.Hour).Format(policydoc.ToMinute) + "."
 	return time.Time{}
 }
 
