@@ -29,6 +29,7 @@ package decide
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"tidegate/internal/apikey"
@@ -131,8 +132,10 @@ func (d *Decider) knownDenial(q inquiry) (denial enforce.Result, found bool, ful
 	if q.err != nil || d.source.MustCheck() {
 		return enforce.Result{}, false, ""
 	}
-	if result, found := d.denials.find(q.denied()); found {
-		return result, true, ""
+	for _, call := range []deniedCall{q.deniedHere(), q.denied()} {
+		if result, found := d.denials.find(call); found {
+			return result, true, ""
+		}
 	}
 	return d.sharedDenial(q)
 }
@@ -157,9 +160,7 @@ func (d *Decider) remember(q inquiry, began time.Time, result enforce.Result, er
 	case err == nil:
 		d.callers.remember(q.call, q.proof, began, result)
 		if q.err == nil {
-			denied := q.denied()
-			denied.SetVersion = result.SetVersion
-			d.denials.learn(denied, began, result)
+			d.learnDenied(q, began, result)
 			d.learnShared(q, began, result)
 		}
 	case errors.Is(err, policy.ErrUnknownKey):
@@ -167,6 +168,22 @@ func (d *Decider) remember(q inquiry, began time.Time, result enforce.Result, er
 		if q.call.Kind == policy.APIKey && errors.As(err, &refusal) && refusal.Cause == cause.Unknown {
 			d.unknown.learn(began)
 		}
+	}
+}
+
+// learnDenied records Valkey's answer to a caller; a denial by a limit on each address for
+// calls from this address alone.
+func (d *Decider) learnDenied(q inquiry, began time.Time, result enforce.Result) {
+	everywhere, here := q.denied(), q.deniedHere()
+	everywhere.SetVersion, here.SetVersion = result.SetVersion, result.SetVersion
+	byAddress := slices.ContainsFunc(result.Limits, func(l enforce.LimitState) bool {
+		return l.Denies() && (l.Scope == policy.ScopeIP || l.Scope == policy.ScopeRouteIP)
+	})
+	if byAddress || !result.Repeats {
+		d.denials.learn(here, began, result)
+	}
+	if !byAddress {
+		d.denials.learn(everywhere, began, result)
 	}
 }
 
@@ -197,4 +214,11 @@ func (q inquiry) denied() deniedCall {
 		Subject: q.call.Subject, Proof: q.proof, Plan: q.call.Plan,
 		Rule: q.match.Rule, Cost: q.match.Cost, SetVersion: q.match.SetVersion,
 	}
+}
+
+// deniedHere is denied for calls from this call's address alone.
+func (q inquiry) deniedHere() deniedCall {
+	call := q.denied()
+	call.Network = q.call.Network
+	return call
 }

@@ -40,7 +40,7 @@ type deniedCall struct {
 	SetVersion int64
 
 	Scope   string       // scope of the shared limit; empty for a caller
-	Network netip.Prefix // client's network, of limits on each address
+	Network netip.Prefix // client's network, of denials by limits on each address
 	Group   string       // of a limit on each group
 }
 

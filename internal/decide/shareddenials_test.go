@@ -182,6 +182,30 @@ func TestDenialsEndWhenAKeyLeavesItsGroup(t *testing.T) {
 	f.call(f.calls[0], true)
 }
 
+// A caller that is denied by the limit on an address is admitted from another one, also in
+// an environment that knows no callers.
+func TestDenialsOfAnAddressStayThere(t *testing.T) {
+	for _, scope := range []string{policy.ScopeIP, policy.ScopeRouteIP} {
+		for _, callerCache := range []time.Duration{0, time.Hour} {
+			t.Run(fmt.Sprint(scope, callerCache), func(t *testing.T) {
+				f := newFlood(t, scope)
+				f.Decider = NewDecider(f.source, Settings{Pepper: pepper, CallerCache: callerCache,
+					DenyCache: denialLifetime, Sectors: 1}, func() time.Time { return f.clock })
+				for range 2 * repeatAfter {
+					f.call(f.calls[0], false)
+				}
+				if f.source.calls != repeatAfter {
+					t.Errorf("%d denied calls reached Valkey, want %d", f.source.calls, repeatAfter)
+				}
+				elsewhere := f.calls[0]
+				elsewhere.Network = netip.MustParsePrefix("192.0.2.2/32")
+				f.call(elsewhere, true)
+				f.call(f.calls[0], false)
+			})
+		}
+	}
+}
+
 // While a shared limit is full, a verified caller's call that reaches Valkey runs one
 // script. A higher limit acts on the next call that does, which takes from it once.
 func TestFullLimitsAreAskedFirst(t *testing.T) {
