@@ -83,7 +83,7 @@ func (w *world) event() {
 	case n < 80:
 		w.editDuringBurst()
 	case n < 83:
-		w.editKey()
+		w.editKey(w.drawCaller())
 	case n < 85:
 		w.stranger()
 	case n < 88:
@@ -256,23 +256,28 @@ func (w *world) drawOverride(before *override) (*override, *policy.Override) {
 	return o, stored
 }
 
-// editDuringBurst edits limits of a caller who calls before and after.
+// editDuringBurst edits what limits a caller who calls before and after, while another
+// caller goes on calling.
 func (w *world) editDuringBurst() {
 	c, e, t := w.drawCall()
 	w.burst(c, e, t)
-	if w.IntN(2) == 0 {
+	switch w.IntN(3) {
+	case 0:
 		w.savePlan()
-	} else {
+	case 1:
 		w.overrideKey(c)
+	default:
+		w.editKey(c)
 	}
 	w.pass(denyCache)
+	w.burst(w.drawCaller(), e, t)
 	w.burst(c, e, t)
 }
 
 // editKey moves a key to the other plan, or into or out of the group, resets its counts, or
 // blocks it.
-func (w *world) editKey() {
-	switch c := w.drawCaller(); w.IntN(6) {
+func (w *world) editKey(c *caller) {
+	switch w.IntN(6) {
 	case 0:
 		c.plan = 1 - c.plan
 		w.update(c, audit.KeyEdit, func(k *policy.Key) { k.Plan = planNames[c.plan] })
