@@ -166,35 +166,28 @@ func (k *caller) learn(call enforce.Call, result enforce.Result) {
 
 // knows reports whether Valkey verified the caller within the lifetime.
 func (c *callers) knows(call enforce.Call, proof secretHash) bool {
-	return c.knowsFor(c.lifetime, call, proof)
-}
-
-func (c *callers) knowsFor(lifetime time.Duration, call enforce.Call, proof secretHash) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.verifiedWithin(lifetime, call, proof, c.now()) != nil
+	k, _ := c.find(call, proof, c.now())
+	return k != nil
 }
 
-// find returns the caller if Valkey verified it within the lifetime, and nil otherwise.
-func (c *callers) find(call enforce.Call, proof secretHash, now time.Time) *caller {
-	return c.verifiedWithin(c.lifetime, call, proof, now)
-}
-
-func (c *callers) verifiedWithin(lifetime time.Duration, call enforce.Call, proof secretHash,
-	now time.Time) *caller {
+// find returns the caller if Valkey verified it within the lifetime, and how long ago at
+// most; nil otherwise.
+func (c *callers) find(call enforce.Call, proof secretHash, now time.Time) (*caller, time.Duration) {
 	k, found := c.known.Get(call.Subject)
 	if !found || k.facts.namedPlan != call.Plan {
-		return nil
+		return nil, 0
 	}
 	i := k.index(proof)
 	if i < 0 || k.proofs[i].at.IsZero() {
-		return nil
+		return nil, 0
 	}
 	age := store.ElapsedAtMost(k.proofs[i].at, now)
-	if age >= lifetime || k.proofs[i].validFor > 0 && age >= k.proofs[i].validFor {
-		return nil
+	if age >= c.lifetime || k.proofs[i].validFor > 0 && age >= k.proofs[i].validFor {
+		return nil, 0
 	}
-	return k
+	return k, age
 }
 
 // openAddress returns an address that find does not know, if the plan of addresses is open:

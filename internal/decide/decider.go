@@ -104,7 +104,7 @@ func (d *Decider) Decide(ctx context.Context, call enforce.Call) (enforce.Result
 	began := d.now()
 	result, report := d.ask(ctx, call, began)
 	if result.Unverified {
-		of, _ := d.callers.undisturbed(q.call, q.proof)
+		of, _, _ := d.callers.undisturbed(q.call, q.proof)
 		of.describe(&result)
 	}
 	if report.Unavailable {
@@ -171,8 +171,8 @@ func (d *Decider) remember(q inquiry, began time.Time, result enforce.Result, er
 	}
 }
 
-// learnDenied records Valkey's answer to a caller; a denial by a limit on each address for
-// calls from this address alone.
+// learnDenied records Valkey's answer to a caller. It keeps a denial by a limit on each
+// address for calls from this address alone.
 func (d *Decider) learnDenied(q inquiry, began time.Time, result enforce.Result) {
 	everywhere, here := q.denied(), q.deniedHere()
 	everywhere.SetVersion, here.SetVersion = result.SetVersion, result.SetVersion

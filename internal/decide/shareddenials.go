@@ -62,16 +62,14 @@ func (d *Decider) sharedDenial(q inquiry) (denial enforce.Result, found bool, fu
 	if !q.match.Shared || q.match.Cost == 0 {
 		return enforce.Result{}, false, ""
 	}
-	of, verified := d.callers.undisturbed(q.call, q.proof)
+	of, age, verified := d.callers.undisturbed(q.call, q.proof)
 	if !verified {
 		return enforce.Result{}, false, ""
 	}
 	for _, scope := range sharedScopes {
 		key, applies := q.sharedLimit(scope, of)
-		if scope == policy.ScopeGroup { // the caller may have left its group
-			applies = applies && d.callers.knowsFor(d.denials.lifetime, q.call, q.proof)
-		}
-		if !applies {
+		moved := scope == policy.ScopeGroup && age >= d.denials.lifetime // perhaps, to another group
+		if !applies || moved {
 			continue
 		}
 		known, denies := d.denials.find(key)
@@ -100,16 +98,16 @@ func (f facts) describe(denial *enforce.Result) {
 	denial.Source, denial.KeyVersion = f.source, f.keyVersion
 }
 
-// undisturbed returns the facts of a caller that Valkey verified within the lifetime. It
-// finds none for a caller with limits that count denied calls.
-func (c *callers) undisturbed(call enforce.Call, proof secretHash) (facts, bool) {
+// undisturbed returns the facts of a caller that Valkey verified within the lifetime, and
+// how long ago at most. It finds none for a caller with limits that count denied calls.
+func (c *callers) undisturbed(call enforce.Call, proof secretHash) (facts, time.Duration, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	k := c.find(call, proof, c.now())
+	k, age := c.find(call, proof, c.now())
 	if k == nil || slices.ContainsFunc(k.limits, func(l limiter.Limit) bool { return l.CountDenied }) {
-		return facts{}, false
+		return facts{}, 0, false
 	}
-	return k.facts, true
+	return k.facts, age, true
 }
 
 // open reports whether the last known key and plan of a caller open the call's route.

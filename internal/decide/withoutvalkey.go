@@ -39,7 +39,7 @@ func (c *callers) decide(call enforce.Call, proof secretHash, set *policy.Set, m
 		Degraded: true, Now: now.UTC(),
 		Rule: match.Rule, Settle: match.Settle, Cost: match.Cost, SetVersion: match.SetVersion,
 	}
-	k := c.find(call, proof, now)
+	k, _ := c.find(call, proof, now)
 	if k == nil && set != nil {
 		k = c.openAddress(call, set, now)
 	}
