@@ -197,6 +197,9 @@ func (s *Store) removeStale(ctx context.Context, stale []staleEntry) {
 	s.client.DoMulti(ctx, additions...)
 }
 
+// maxAdded bounds the entries of one command, for which checks wait.
+const maxAdded = 250
+
 // AddToLists adds keys, given as records by id, to the lists that they belong in. Keys
 // with unreadable records join the list of all keys, so that they are found.
 func (s *Store) AddToLists(ctx context.Context, records map[string][]byte) error {
@@ -218,11 +221,13 @@ func (s *Store) AddToLists(ctx context.Context, records map[string][]byte) error
 		}
 	}
 	for list, in := range members {
-		add := s.client.B().Zadd().Key(list).ScoreMember()
-		for _, m := range in {
-			add = add.ScoreMember(0, m)
+		for some := range slices.Chunk(in, maxAdded) {
+			add := s.client.B().Zadd().Key(list).ScoreMember()
+			for _, m := range some {
+				add = add.ScoreMember(0, m)
+			}
+			commands = append(commands, add.Build())
 		}
-		commands = append(commands, add.Build())
 	}
 	if err := s.doAll(ctx, commands...); err != nil {
 		return fmt.Errorf("registry: list keys: %w", err)
