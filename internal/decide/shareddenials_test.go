@@ -27,8 +27,8 @@ func (a *asked) Check(ctx context.Context, call enforce.Call) (enforce.Result, e
 	return a.connected.Check(ctx, call)
 }
 
-// flood is a Decider on a set with a limit of one shared scope, and callers of one address
-// and group.
+// flood is a Decider on a set with a limit of one shared scope, and callers of one
+// address and group.
 type flood struct {
 	*valkeyFixture
 	*Decider
@@ -116,9 +116,9 @@ func (f *flood) scripts() (calls int) {
 }
 
 // A flood of verified callers over a limit that they share asks Valkey 10 times and then
-// once in each lifetime, whichever callers it has; each caller of a group does. Callers that
-// this process did not verify ask Valkey, and those of other addresses if the limit is on
-// each.
+// once in each lifetime, whichever callers it has; each caller of a group does. Callers
+// that this process did not verify ask Valkey, and those of other addresses if the limit
+// is on each.
 func TestSharedDenialsAreRepeated(t *testing.T) {
 	for _, scope := range sharedScopes {
 		t.Run(scope, func(t *testing.T) {
@@ -156,8 +156,8 @@ func TestSharedDenialsAreRepeated(t *testing.T) {
 	}
 }
 
-// A key that leaves a full group is admitted at most a lifetime later, although the group's
-// other callers go on being denied.
+// A key that leaves a full group is admitted at most a lifetime later, although the
+// group's other callers go on being denied.
 func TestDenialsEndWhenAKeyLeavesItsGroup(t *testing.T) {
 	f := newFlood(t, policy.ScopeGroup)
 	flooding := func() {
@@ -182,8 +182,8 @@ func TestDenialsEndWhenAKeyLeavesItsGroup(t *testing.T) {
 	f.call(f.calls[0], true)
 }
 
-// A caller that is denied by the limit on an address is admitted from another one, also in
-// an environment that knows no callers.
+// A caller that is denied by the limit on an address is admitted from another one, also
+// in an environment that knows no callers.
 func TestDenialsOfAnAddressStayThere(t *testing.T) {
 	for _, scope := range []string{policy.ScopeIP, policy.ScopeRouteIP} {
 		for _, callerCache := range []time.Duration{0, time.Hour} {

@@ -188,7 +188,8 @@ func (s *subject) fail(t rapid.TB, format string, args ...any) {
 // events draws a number of events.
 func events(t *rapid.T) int { return rapid.SampledFrom([]int{1, 3, 10, 30, 60}).Draw(t, "events") }
 
-// afterEvents calls check after each of many random events of subjects with random limits.
+// afterEvents calls check after each of many random events of subjects with random
+// limits.
 func afterEvents(t *testing.T, check func(t *rapid.T, s *subject)) {
 	t.Helper()
 	clock := newClocked(t)

@@ -274,8 +274,8 @@ func (w *world) editDuringBurst() {
 	w.burst(c, e, t)
 }
 
-// editKey moves a key to the other plan, or into or out of the group, resets its counts, or
-// blocks it.
+// editKey moves a key to the other plan, or into or out of the group, resets its counts,
+// or blocks it.
 func (w *world) editKey(c *caller) {
 	switch w.IntN(6) {
 	case 0:
@@ -296,8 +296,8 @@ func (w *world) editKey(c *caller) {
 	}
 }
 
-// reset deletes what a key's own limits count. The replica has it until it catches up, with
-// the calls that perhaps count.
+// reset deletes what a key's own limits count. The replica has it until it catches up,
+// with the calls that perhaps count.
 func (w *world) reset(c *caller) {
 	k, err := w.store.Reset(w.Context(), c.key.ID, byHand)
 	if err != nil {

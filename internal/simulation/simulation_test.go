@@ -69,8 +69,8 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// commit returns what identifies the files of the commit that is tested. Every commit plays
-// histories that nobody played before, and plays the same again.
+// commit returns what identifies the files of the commit that is tested. Every commit
+// plays histories that nobody played before, and plays the same again.
 func commit(t *testing.T) []byte {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -289,9 +289,9 @@ func (w *world) admitted(made call, bounds lists, counting []bound, a answer) {
 	}
 }
 
-// mayCount adds the present call, that limits perhaps count: after an error, and if other limits
-// denied it. A log does not give a call back that it cannot tell from older ones: if it
-// dropped calls lately, or the server's clock stepped back.
+// mayCount adds the present call, that limits perhaps count: after an error, and if other
+// limits denied it. A log does not give a call back that it cannot tell from older ones:
+// if it dropped calls lately, or the server's clock stepped back.
 func (w *world) mayCount(ledgers []*ledger, began time.Time) {
 	for _, l := range ledgers {
 		l.ghosts = append(l.ghosts, call{began: began, ended: w.now, cost: w.cost})

@@ -18,7 +18,8 @@ import (
 // maxFound bounds the keys, groups, plans and route rules among the results of a search.
 const maxFound = 5
 
-// requestPattern matches the ids that API Gateway gives to the calls of REST and HTTP APIs.
+// requestPattern matches the ids that API Gateway gives to the calls of REST and HTTP
+// APIs.
 var requestPattern = regexp.MustCompile(
 	`^([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9A-Za-z_-]{15}=)$`)
 
@@ -49,8 +50,9 @@ func (d *dashboard) showFound(w http.ResponseWriter, r *http.Request) error {
 }
 
 // find returns what a text may mean: the key with this id or secret, else keys, groups,
-// plans and route rules by name, a caller or a request by its id, pages and actions that the user may do by
-// the start of a word. Those with the whole text as their name come first.
+// plans and route rules by name, a caller or a request by its id, pages and actions that
+// the user may do by the start of a word. Those with the whole text as their name come
+// first.
 func (d *dashboard) find(r *http.Request, typed string) ([]templates.Found, error) {
 	one, err := d.Keys.ResolveKey(r.Context(), typed)
 	if err != nil || one.Secret && one.Key.ID == "" {

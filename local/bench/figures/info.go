@@ -77,8 +77,8 @@ type Work struct {
 	took  map[string]time.Duration
 }
 
-// Of returns the number of calls of commands, named in lower case, and their total time. A
-// script's time includes its commands.
+// Of returns the number of calls of commands, named in lower case, and their total time.
+// A script's time includes its commands.
 func (w *Work) Of(commands ...string) (calls int64, took time.Duration) {
 	for _, name := range commands {
 		calls, took = calls+w.calls[name], took+w.took[name]

@@ -76,8 +76,8 @@ func withJournal(f harness.Function, address string) harness.Function {
 	return f
 }
 
-// fillJournal fills a journal with a checkpoint and an entry of each bucket, since a start
-// reads them all.
+// fillJournal fills a journal with a checkpoint and an entry of each bucket, since a
+// start reads them all.
 func fillJournal(ctx context.Context, server *harness.Server, address string) error {
 	objects, err := journal.OpenStore(address)
 	if err != nil {

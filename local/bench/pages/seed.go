@@ -99,7 +99,8 @@ func (s *seed) createKeys(ctx context.Context) error {
 // planOf returns the index of the plan of the i-th key.
 func planOf(i int) int { return min(i%10/4, 2) }
 
-// exceptional makes a key overridden, overridden in shadow mode, expiring soon or revoked.
+// exceptional makes a key overridden, overridden in shadow mode, expiring soon or
+// revoked.
 func exceptional(k *policy.Key, kind int) {
 	soon := time.Now().Add(72 * time.Hour)
 	switch kind {
