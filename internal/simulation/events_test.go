@@ -366,7 +366,7 @@ func (w *world) stepClock() {
 	if w.team != nil && !w.now.Before(w.team.until) { // environments that saw its end keep to it
 		w.overrideGroup(nil, nil)
 	}
-	w.ahead += by
+	w.ahead, w.late = w.ahead+by, w.late || by < 0
 	w.edited = w.now
 	w.setClock()
 	for _, key := range w.server.Keys() { // Valkey keeps when a key expires

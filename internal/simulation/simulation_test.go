@@ -161,6 +161,11 @@ func (w *world) overridden(c *caller) *override {
 func (w *world) obey(c *caller, e *environment, t target, a answer) {
 	w.link.down, w.link.shaky = [shards]bool{}, false
 	var seen []string
+	keep := func(by []string) { // other limits may not get the call back
+		if !slices.Contains(by, policy.ScopeKey) {
+			seen = slices.DeleteFunc(seen, func(s string) bool { return !slices.Contains(by, s) })
+		}
+	}
 	overridden := w.overridden(c)
 	for range 6 {
 		changed := w.outdated(a)
@@ -168,9 +173,7 @@ func (w *world) obey(c *caller, e *environment, t target, a answer) {
 			seen, overridden = nil, w.overridden(c)
 		}
 		by := w.deniers(a)
-		if !slices.Contains(by, policy.ScopeKey) { // other limits may not get the call back
-			seen = slices.DeleteFunc(seen, func(s string) bool { return !slices.Contains(by, s) })
-		}
+		keep(by)
 		for _, by := range by {
 			if slices.Contains(seen, by) {
 				w.fail("%s waited for Retry-After, and is denied by %s again", c.key.Name, by)
@@ -184,6 +187,9 @@ func (w *world) obey(c *caller, e *environment, t target, a answer) {
 		if early.status == http.StatusOK && !early.degraded && overridden == w.overridden(c) && !changed &&
 			!a.repeated && !w.leased() {
 			w.fail("%s is admitted before Retry-After", c.key.Name)
+		}
+		if w.late {
+			keep(w.deniers(early))
 		}
 		w.pass(a.took + time.Microsecond)
 		a = w.callAs(c, e, t)

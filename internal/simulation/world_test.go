@@ -60,6 +60,7 @@ type world struct {
 	real    time.Time     // when the history began, with a monotonic reading
 	now     time.Time     // true time
 	ahead   time.Duration // of the server's clock
+	late    bool          // the server's clock has stepped back
 	server  *miniredis.Miniredis
 	link    *link // of all environments
 	store   *registry.Store
