@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"tidegate/functions/admin/dashboard"
 	"tidegate/internal/limiter"
@@ -202,7 +204,7 @@ func TestBrowserOverrideByKeyboard(t *testing.T) {
 	tabUntil := func(condition string) {
 		t.Helper()
 		for range 80 {
-			v.Act(chromedp.KeyEvent("\t"))
+			v.Press(kb.Tab)
 			if sitetest.Eval[bool](v, condition) {
 				return
 			}
@@ -215,19 +217,26 @@ func TestBrowserOverrideByKeyboard(t *testing.T) {
 	hasID := func(id string) string { return `document.activeElement.id === "` + id + `"` }
 	tabUntil(hasText("Override limits"))
 	// The script moves the focus to the field after the form is in the sheet.
-	v.Act(chromedp.KeyEvent("\r"), chromedp.WaitReady(chromedp.CSS("#limits-0:focus")))
+	v.Press(kb.Enter)
+	v.Act(chromedp.WaitReady(chromedp.CSS("#limits-0:focus")))
+	held := func(stroke *input.DispatchKeyEventParams) { stroke.AutoRepeat = new(true) }
+	v.Press(kb.Enter, held) // must not submit the form
 	tabUntil(hasID("limits-0"))
 	v.Act(chromedp.Evaluate[chromedp.Void](`document.activeElement.select()`), chromedp.KeyEvent("25 per 10 seconds"))
 	tabUntil(hasID("reason"))
-	v.Act(chromedp.KeyEvent("by keyboard\r"), chromedp.WaitVisible(chromedp.CSS(".notice.good")))
+	v.Act(chromedp.KeyEvent("by keyboard"))
+	v.Press(kb.Enter)
+	v.Act(chromedp.WaitVisible(chromedp.CSS(".notice.good")))
 	if o := v.Keys.Key("bolt").Override; o == nil || o.Limits[0] != sitetest.Per(25, 10*time.Second) ||
 		o.Reason != "by keyboard" {
 		t.Fatalf("saved override %+v, want 25 per 10 seconds", o)
 	}
 	tabUntil(hasText("End override"))
-	v.Act(chromedp.KeyEvent("\r"), chromedp.WaitReady(chromedp.CSS("#form")))
+	v.Press(kb.Enter)
+	v.Act(chromedp.WaitReady(chromedp.CSS("#form")))
 	tabUntil(hasID("reason"))
-	v.Act(chromedp.KeyEvent("\r"), chromedp.WaitVisible(chromedp.CSS(".notice.good")))
+	v.Press(kb.Enter)
+	v.Act(chromedp.WaitVisible(chromedp.CSS(".notice.good")))
 	if o := v.Keys.Key("bolt").Override; o != nil {
 		t.Errorf("after its end there is an override: %+v", o)
 	}
@@ -321,13 +330,15 @@ func TestBrowserLimitsDialog(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(busyKeys(t)))
 	v.Enter()
 	v.Act(chromedp.Evaluate[chromedp.Void](`window.sameDocument = true`))
-	for _, closeDialog := range []chromedp.Action[chromedp.Void]{chromedp.KeyEvent("\x1b"),
-		chromedp.Click(chromedp.CSS("#sheet .actions .plain"))} {
+	for _, closeDialog := range []func(){
+		func() { v.Press(kb.Escape) },
+		func() { v.Act(chromedp.Click(chromedp.CSS("#sheet .actions .plain"))) },
+	} {
 		openSheet(v, "bolt")
 		if got := sitetest.Eval[string](v, `document.activeElement.id`); got != "limits-0" {
 			t.Errorf("in the dialog the focus is on %q, want limits-0", got)
 		}
-		v.Act(closeDialog)
+		closeDialog()
 		v.Wait(`!document.getElementById("sheet").open && sameDocument`)
 		if got := sitetest.Eval[string](
 			v, `document.activeElement.getAttribute("aria-label")`,

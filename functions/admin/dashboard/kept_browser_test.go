@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"tidegate/internal/testing/sitetest"
 )
@@ -104,17 +105,18 @@ func TestBrowserSheetAsks(t *testing.T) {
 			chromedp.WaitVisible(chromedp.CSS("#sheet #limits-0")))
 	}
 	open()
-	v.Act(chromedp.KeyEvent("\x1b"))
+	v.Press(kb.Escape)
 	v.Wait(`!sheet.open && asked === 0`)
 	open()
 	v.Retype("#sheet #limits-0", "7 per minute")
 	v.Act(chromedp.Evaluate[chromedp.Void](`window.answer = false`),
 		chromedp.Click(chromedp.CSS("#sheet .actions a.plain")))
 	v.Wait(`asked === 1 && sheet.open && document.getElementById("limits-0").value === "7 per minute"`)
-	v.Act(chromedp.Evaluate[chromedp.Void](`window.answer = true`), chromedp.KeyEvent("\x1b"))
+	v.Act(chromedp.Evaluate[chromedp.Void](`window.answer = true`))
+	v.Press(kb.Escape)
 	v.Wait(`asked === 2 && !sheet.open`)
 	open()
-	v.Act(chromedp.KeyEvent("\x1b"))
+	v.Press(kb.Escape)
 	v.Wait(`asked === 2 && !sheet.open`)
 	v.NoConsoleErrors("")
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"tidegate/internal/policy"
 	"tidegate/internal/testing/sitetest"
@@ -89,7 +90,7 @@ func TestBrowserShortcuts(t *testing.T) {
 	if !sitetest.Eval[bool](v, `keyboard.open && keyboard.contains(document.activeElement)`) {
 		t.Error("a shortcut acts behind the open list")
 	}
-	v.Act(chromedp.KeyEvent("\x1b"))
+	v.Press(kb.Escape)
 	v.Wait(`!keyboard.open`)
 	if focused() != "keyboard-open" {
 		t.Errorf("after the list: the focus is on %q, want keyboard-open", focused())
@@ -115,14 +116,14 @@ func TestBrowserSkipLink(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	v.Enter()
 	v.Open("/simulate")
-	v.Act(chromedp.KeyEvent("\t"))
+	v.Press(kb.Tab)
 	if got := sitetest.Eval[string](v, `document.activeElement.className`); got != "skip" {
 		t.Fatalf("the first Tab reaches %q, want the link skip", got)
 	}
 	if top := sitetest.Eval[float64](v, `document.activeElement.getBoundingClientRect().top`); top < 0 {
 		t.Errorf("the focused link is at %v px, above the page", top)
 	}
-	v.Act(chromedp.KeyEvent("\r"))
+	v.Press(kb.Enter)
 	v.Wait(`document.activeElement.id === "main"`)
 }
 

@@ -3,22 +3,11 @@ package dashboard_test
 import (
 	"testing"
 
-	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
 	"tidegate/internal/testing/sitetest"
 )
-
-// pressControl presses a letter with Ctrl, the second bit of modifiers.
-func pressControl(v *sitetest.Visit, letter string) {
-	v.T.Helper()
-	stroke := input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown, Key: letter,
-		Modifiers: 2}
-	if _, err := chromedp.Call(v.Ctx, input.DispatchKeyEvent, stroke); err != nil {
-		v.T.Fatal(err)
-	}
-}
 
 // The palette opens by keys and from the header, finds while one types, and opens the
 // chosen result. Escape closes it and returns the focus. Names are shown as text.
@@ -37,9 +26,9 @@ func TestBrowserPalette(t *testing.T) {
 	}
 	v.Press("/")
 	v.Wait(chosen("Overview"))
-	v.Act(chromedp.KeyEvent("\x1b"))
+	v.Press(kb.Escape)
 	v.Wait(`!palette.open && document.activeElement.matches(".trail a")`)
-	pressControl(v, "k")
+	v.Press("k", chromedp.KeyModifiers(chromedp.ModifierCtrl))
 	v.Wait(`palette.open`)
 	v.Act(chromedp.SendKeys(chromedp.CSS("#palette [role=combobox]"), "ac"))
 	v.Wait(chosen("acme") + ` && document.querySelectorAll("#found a").length === 3`)
@@ -47,13 +36,14 @@ func TestBrowserPalette(t *testing.T) {
 		t.Errorf("the name is shown as %q, want %q", got, hostile)
 	}
 	v.Look(t, axe, "")
-	v.Act(chromedp.KeyEvent(kb.ArrowDown))
+	v.Press(kb.ArrowDown)
 	v.Wait(chosen("acme-two"))
-	v.Act(chromedp.KeyEvent("\r"))
+	v.Press(kb.Enter)
 	v.WaitAcross(v.Keys.Named(`location.pathname === "/keys/{acme-two}" && document.readyState === "complete"`))
 	v.Act(chromedp.SendKeys(chromedp.CSS(".find [type=search]"), "d"))
 	v.Wait(`palette.open`)
-	v.Act(chromedp.SendKeys(chromedp.CSS("#palette [role=combobox]"), "i\r"))
+	v.Act(chromedp.SendKeys(chromedp.CSS("#palette [role=combobox]"), "i"))
+	v.Press(kb.Enter)
 	v.WaitAcross(v.Keys.Named(`location.pathname === "/keys/{dinghy}"`))
 	v.NoConsoleErrors("")
 }
@@ -67,7 +57,7 @@ func TestBrowserPaletteUnavailable(t *testing.T) {
 	v.Act(chromedp.SendKeys(chromedp.CSS("#palette [role=combobox]"), "acm"))
 	v.Wait(`palette.textContent.includes("Press Enter to try again")`)
 	v.Keys.Fail("")
-	v.Act(chromedp.KeyEvent("\r"))
+	v.Press(kb.Enter)
 	v.WaitAcross(v.Keys.Named(`location.pathname === "/keys/{acme}"`))
 	v.NoConsoleErrors("503")
 }

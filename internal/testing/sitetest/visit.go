@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/chromedp/cdproto/emulation"
 	device "github.com/chromedp/cdproto/input"
@@ -18,6 +19,7 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"tidegate/functions/admin/server"
 	"tidegate/internal/testing/browsertest"
@@ -218,18 +220,21 @@ func (v *Visit) WithoutScript() {
 	}
 }
 
-// Press presses a key as a keyboard does. If the page prevents the event, it types
-// nothing.
-func (v *Visit) Press(key string) {
+// Press presses a key as a keyboard does: one event has the key and its text. With
+// chromedp.KeyEvent the text goes to the element that has the focus when it arrives.
+func (v *Visit) Press(key string, options ...chromedp.KeyOption) {
 	v.T.Helper()
-	for _, kind := range []device.DispatchKeyEventType{
-		device.DispatchKeyEventTypeKeyDown, device.DispatchKeyEventTypeKeyUp,
-	} {
-		stroke := device.DispatchKeyEventParams{Type: kind, Key: key}
-		if kind == device.DispatchKeyEventTypeKeyDown {
-			stroke.Text = key
+	r, _ := utf8.DecodeRuneInString(key)
+	strokes := kb.Encode(r)
+	down, up := strokes[0], strokes[len(strokes)-1]
+	if len(strokes) == 3 {
+		down.Text = strokes[1].Text
+	}
+	for _, stroke := range []*device.DispatchKeyEventParams{down, up} {
+		for _, option := range options {
+			option(stroke)
 		}
-		if _, err := chromedp.Call(v.Ctx, device.DispatchKeyEvent, stroke); err != nil {
+		if _, err := chromedp.Call(v.Ctx, device.DispatchKeyEvent, *stroke); err != nil {
 			v.T.Fatal(err)
 		}
 	}
