@@ -82,6 +82,7 @@ func (s *Set) planErrors() []FieldError {
 			}
 		}
 		fields = append(fields, costErrors(at+"limits", p.Limits, s.Routes)...)
+		fields = append(fields, costErrors(at+"candidate", p.Candidate, s.Routes)...)
 		fields = append(fields, sharedErrors(at+"perGroup", p.PerGroup, s.Routes)...)
 		fields = append(fields, allowErrors(at+"allow", p.Allow)...)
 		switch p.Degraded {

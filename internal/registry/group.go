@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/valkey-io/valkey-go"
@@ -139,15 +140,12 @@ func (s *Store) OverrideGroup(ctx context.Context, name string, o *policy.Overri
 		}
 		next, entry := *set, edit.entry(audit.GroupOverride, name, 0)
 		next.GroupOverrides = map[string]policy.Override{}
-		for group, other := range set.GroupOverrides {
-			if group != name && other.ActiveAt(s.Now()) {
-				next.GroupOverrides[group] = other
-			}
-		}
+		maps.Copy(next.GroupOverrides, set.GroupOverrides)
 		if _, found := set.GroupOverrides[name]; o == nil && !found {
 			return policy.ErrNotFound
 		} else if o == nil {
 			entry.Action = audit.GroupEnd
+			delete(next.GroupOverrides, name)
 		} else if err := o.Validate(set); err != nil {
 			return err
 		} else {

@@ -7,11 +7,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
+	"tidegate/internal/route"
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/valkeytest"
@@ -164,6 +166,36 @@ func TestResetGroup(t *testing.T) {
 			t.Errorf("a group without keys: got %v, want ErrNotFound", err)
 		}
 	})
+}
+
+// An ended override of a group is no part of the set: a save is not checked against it, and
+// it cannot be ended again.
+func TestEndedGroupOverride(t *testing.T) {
+	w := open(t, valkeytest.Start(t))
+	w.plan(t, "free", perMinute(10)...)
+	w.createInGroup(t, "a", "acme")
+	until := time.Now().Add(time.Hour)
+	o := policy.Override{Limits: perMinute(3), Until: until, Reason: "an incident"}
+	if err := w.OverrideGroup(t.Context(), "acme", &o, byTest); err != nil {
+		t.Fatal(err)
+	}
+	save := func() error {
+		set, err := w.Set(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		set.Routes = []policy.Route{{Name: "dear", Pattern: route.Pattern{Path: "/x"}, Cost: 5}}
+		_, err = w.SaveSet(t.Context(), *set, byTest)
+		return err
+	}
+	wantFields(t, save(), "groupOverrides.acme.limits[0].requests")
+	w.Now = func() time.Time { return until }
+	if err := save(); err != nil {
+		t.Errorf("a save after the end: %v", err)
+	}
+	if err := w.OverrideGroup(t.Context(), "acme", nil, byTest); !errors.Is(err, policy.ErrNotFound) {
+		t.Errorf("a second end: got %v, want ErrNotFound", err)
+	}
 }
 
 // Names with characters that a path cannot have, and groups of callers without an API

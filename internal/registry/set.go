@@ -5,17 +5,31 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 )
 
-// Set returns the policy set in force. Before the first save it has version 0 and no
-// plans.
+// Set returns the policy set in force, without the overrides of groups that ended. Before
+// the first save it has version 0 and no plans.
 func (s *Store) Set(ctx context.Context) (*policy.Set, error) {
-	set, _, err := policyset.NewestSet(ctx, s.client)
+	set, _, err := s.newestSet(ctx)
 	return set, err
+}
+
+// newestSet returns what policyset.NewestSet does, without the overrides that ended: they
+// would stay until somebody overrides another group, and each save would be checked
+// against them.
+func (s *Store) newestSet(ctx context.Context) (newest, stored *policy.Set, err error) {
+	newest, stored, err = policyset.NewestSet(ctx, s.client)
+	if err == nil {
+		maps.DeleteFunc(newest.GroupOverrides, func(_ string, o policy.Override) bool {
+			return !o.ActiveAt(s.Now())
+		})
+	}
+	return newest, stored, err
 }
 
 // SaveSet replaces the policy set. next.Version is the one that the edit was based on. If
@@ -33,7 +47,7 @@ func (s *Store) saveSet(ctx context.Context, next policy.Set, entry audit.Entry)
 	if err != nil {
 		return nil, err
 	}
-	current, stored, err := policyset.NewestSet(ctx, s.client)
+	current, stored, err := s.newestSet(ctx)
 	if err != nil {
 		return nil, err
 	}

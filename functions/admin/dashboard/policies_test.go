@@ -187,11 +187,19 @@ func TestCostAboveLimits(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.Plan("starter", sitetest.Per(1000, time.Hour), sitetest.Per(30, 10*time.Second))
 	s.Keys.Plan("large", sitetest.Per(40, time.Minute))
+	s.Keys.Save(func(set *policy.Set) {
+		set.Plans[2].Candidate = []limiter.Limit{sitetest.Per(35, time.Minute)}
+	})
+	s.Keys.UpdateKey("acme", func(k *policy.Key) { k.Group = "a.b" })
+	s.Keys.Must(s.Keys.OverrideGroup(t.Context(), "a.b", &policy.Override{
+		Limits: []limiter.Limit{sitetest.Per(20, time.Minute)}, Reason: "an incident",
+	}, sitetest.ByTest))
 	dear := sitetest.With(ruleOf(s.Set().Version, "", "dear", "GET", "/x"), "cost", "40")
 	want := "costs 40 and could never pass: plan free: 10 per 10 seconds; " +
-		"plan starter: 30 per 10 seconds."
+		"plan starter: 30 per 10 seconds; plan large: 35 per minute; " +
+		"override of group a.b: 20 per minute."
 	got := s.Post("/policies/rules", dear).Wants(t, http.StatusUnprocessableEntity, want)
-	if strings.Contains(got.Body, "plans[") {
+	if strings.Contains(got.Body, "plans[") || strings.Contains(got.Body, "groupOverrides") {
 		t.Error("the error has the path of a field")
 	}
 }

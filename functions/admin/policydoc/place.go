@@ -9,7 +9,9 @@ import (
 )
 
 // placeOfLimit matches the path of a field of a limit in a policy set.
-var placeOfLimit = regexp.MustCompile(`^(?:(plans|routes)\[(\d+)\]\.|(perIP|global)\.)(\w+)\[(\d+)\]`)
+var placeOfLimit = regexp.MustCompile(
+	`^(?:(plans|routes)\[(\d+)\]\.|(perIP|global)\.|groupOverrides\.(.+)\.)(\w+)\[(\d+)\]`,
+)
 
 // LimitAt names the limit that a field of a policy set belongs to, such as "plan starter:
 // 30 per 10 seconds". It reports false for any other field.
@@ -19,7 +21,7 @@ func LimitAt(set *policy.Set, field string) (words string, found bool) {
 		return "", false
 	}
 	of, _ := strconv.Atoi(m[2])
-	at, _ := strconv.Atoi(m[5])
+	at, _ := strconv.Atoi(m[6])
 	var owner string
 	var limits []limiter.Limit
 	switch {
@@ -27,15 +29,17 @@ func LimitAt(set *policy.Set, field string) (words string, found bool) {
 		owner, limits = "each address", set.PerIP.Limits
 	case m[3] == "global":
 		owner, limits = "all callers", set.Global.Limits
+	case m[4] != "":
+		owner, limits = "override of group "+m[4], set.GroupOverrides[m[4]].Limits
 	case m[1] == "plans" && of < len(set.Plans):
 		p := set.Plans[of]
 		owner = "plan " + p.Name
 		limits = map[string][]limiter.Limit{"limits": p.Limits, "perGroup": p.PerGroup,
-			"candidate": p.Candidate}[m[4]]
+			"candidate": p.Candidate}[m[5]]
 	case m[1] == "routes" && of < len(set.Routes):
 		r := set.Routes[of]
 		owner = "rule " + r.Name
-		limits = map[string][]limiter.Limit{"perKey": r.PerKey, "perIP": r.PerIP, "shared": r.Shared}[m[4]]
+		limits = map[string][]limiter.Limit{"perKey": r.PerKey, "perIP": r.PerIP, "shared": r.Shared}[m[5]]
 	}
 	if owner == "" || at >= len(limits) {
 		return "", false
