@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"time"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
@@ -89,7 +88,7 @@ func (d *Pages) showAll(w http.ResponseWriter, r *http.Request) error {
 	}
 	for _, g := range found {
 		row := templates.GroupRow{Name: g.Name, Address: d.Path(Path(g.Name)), Keys: page.Number(g.Keys)}
-		if o, has := set.GroupOverrides[g.Name]; has && o.ActiveAt(time.Now()) {
+		if o, has := set.GroupOverrides[g.Name]; has {
 			row.Override = wording.Override(&o)
 		}
 		p.Rows = append(p.Rows, row)
@@ -140,7 +139,7 @@ func (d *Pages) show(w http.ResponseWriter, r *http.Request) error {
 	if page.CanEdit(r) {
 		p.Actions = []templates.Choice{link("Override limits", "/limits"), link("Reset counts", "/reset")}
 	}
-	if o := g.Override; o.ActiveAt(time.Now()) {
+	if o := g.Override; o != nil {
 		p.Override = wording.Override(o) + ". Reason: " + page.Clip(o.Reason, policy.MaxReasonLen)
 		if page.CanEdit(r) {
 			p.Actions = append(p.Actions, link("End override", "/end"))
