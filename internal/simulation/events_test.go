@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -14,6 +15,7 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/registrytest"
 )
 
 func init() { lease.MaxPart = 2 } // the limits are small
@@ -227,12 +229,17 @@ func (w *world) editOverride() {
 }
 
 func (w *world) overrideGroup(o *override, stored *policy.Override) {
-	if err := w.store.OverrideGroup(w.Context(), group, stored, byHand); err != nil {
+	err := w.store.OverrideGroup(w.Context(), group, stored, byHand)
+	ended := stored == nil && w.teamEnded() && errors.Is(err, policy.ErrNotFound)
+	if err != nil && !ended {
 		w.fail("override of the group: %v", err)
 	}
 	w.team, w.edited = o, w.now
 	w.note("group: override %+v", stored)
 }
+
+// teamEnded reports whether an override of the group ended by itself.
+func (w *world) teamEnded() bool { return w.team != nil && !w.now.Before(w.team.until) }
 
 func (w *world) overrideKey(c *caller) {
 	var o *policy.Override
@@ -363,8 +370,9 @@ func (w *world) stepClock() {
 	by := (time.Duration(w.Int64N(int64(2*most))) - most).Truncate(time.Microsecond)
 	c, e, t := w.drawCall()
 	w.burst(c, e, t)
-	if w.team != nil && !w.now.Before(w.team.until) { // environments that saw its end keep to it
-		w.overrideGroup(nil, nil)
+	if w.teamEnded() { // environments that saw its end keep to it
+		registrytest.Save(w, w.store, byHand, func(*policy.Set) {})
+		w.team = nil
 	}
 	w.ahead, w.late = w.ahead+by, w.late || by < 0
 	w.edited = w.now
