@@ -6,7 +6,6 @@ package main
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/evanw/esbuild/pkg/api"
+	"github.com/klauspost/compress/gzip"
 )
 
 const dist = "web/static/dist"
@@ -49,7 +49,8 @@ func bundle() error {
 }
 
 // compress writes the compressed copy of a file that is served. It uses the best
-// compression, which would be too slow at each request.
+// compression, which would be too slow at each request, of a package that gains 1 % over
+// compress/gzip.
 func compress(file api.OutputFile) error {
 	var compressed bytes.Buffer
 	w, err := gzip.NewWriterLevel(&compressed, gzip.BestCompression)
