@@ -103,7 +103,7 @@ func NumberPlans(next Set, current *Set) (*Set, error) {
 			next.NextNumber++
 		} else if _, known := current.PlanByNumber(p.Number); !known || seen[p.Number] {
 			fields = append(fields, FieldError{fmt.Sprintf("plans[%d].number", i),
-				fmt.Sprintf("is %d: a new plan has none", p.Number)})
+				fmt.Sprintf("is %d: leave it out for a new plan", p.Number)})
 		}
 		seen[p.Number] = true
 	}

@@ -159,9 +159,10 @@ func (a *api) save(ctx context.Context, current *policy.Set, next policy.Set,
 	out := rest.Versioned(current.Version,
 		Changes{Version: current.Version, Changes: policydoc.Diff(current, &next), Warnings: []string{}})
 	out.Body.Text = policydoc.Text(out.Body.Changes)
-	if len(out.Body.Changes) == 0 {
+	if len(out.Body.Changes) == 0 { // also if a plan is given twice: the changes have the first
 		out.Body.Changes = []policydoc.Change{}
-		return out, nil
+		_, err := a.Keys.JudgePolicy(ctx, current, next)
+		return out, err
 	}
 	version, err := s.match.Version(current.Version)
 	if err != nil {

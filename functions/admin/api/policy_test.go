@@ -138,6 +138,14 @@ func TestPutPolicy(t *testing.T) {
 	put("?dry_run=true", nil).wants(http.StatusOK, `"applied":false`, `"version":1`, changes,
 		`plan free: limits: 10 per 10 minutes → 20 per 10 minutes\n`)
 	put("?dry_run=true", header{"If-Match": `"7"`}).wants(http.StatusPreconditionFailed)
+	valid, plan := body, func(name string, requests int) any { // two plans of one number
+		return map[string]any{"number": 1, "name": name, "limits": []any{
+			map[string]any{"requests": requests, "window": "10m"}}}
+	}
+	body = map[string]any{"plans": []any{plan("free", 10), plan("gold", 900)}}
+	put("?dry_run=true", nil).wants(http.StatusUnprocessableEntity, "body.plans[1].number")
+	put("?reason=x", header{"If-Match": "*"}).wants(http.StatusUnprocessableEntity, "body.plans[1].number")
+	body = valid
 	if s.set() != before {
 		t.Fatalf("a refused save or a dry run wrote %s", s.set())
 	}
