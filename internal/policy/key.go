@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -182,9 +183,11 @@ const (
 	MaxAllow     = 20 // patterns that a plan or a key allows
 )
 
-// Validate validates a key against the Set. It sets PlanNumber, and the override's mode
-// to Enforce if it is empty. It fails with an *InvalidError.
-func (k *Key) Validate(set *Set) error {
+// Validate validates an edit of old, the zero Key for a new key, against the Set. It sets
+// PlanNumber, and the override's mode to Enforce if it is empty. It fails with an
+// *InvalidError. The plan and the override that old has pass: a save of the Set since may
+// have made them invalid, and the key must still be revoked.
+func (k *Key) Validate(set *Set, old Key) error {
 	if k.Override != nil {
 		o := *k.Override
 		o.Mode = OrEnforce(o.Mode)
@@ -201,8 +204,10 @@ func (k *Key) Validate(set *Set) error {
 	for i, tag := range k.Tags {
 		fields.add(fmt.Sprintf("tags[%d]", i), TextProblem(tag, MaxTagLen))
 	}
-	p, found := set.Plan(k.Plan)
-	if k.PlanNumber = p.Number; !found && (k.Kind == APIKey || k.Plan != "") {
+	if p, found := set.Plan(k.Plan); found || k.Plan != old.Plan || k.PlanNumber != old.PlanNumber {
+		k.PlanNumber = p.Number
+	}
+	if k.PlanNumber == 0 && (k.Kind == APIKey || k.Plan != "") {
 		fields.add("plan", fmt.Sprintf("no plan is named %.100q: create it first", k.Plan))
 	}
 	if k.Kind != APIKey && len(k.Allow) > 0 {
@@ -217,7 +222,7 @@ func (k *Key) Validate(set *Set) error {
 	}
 	fields.add("expires", timeProblem(k.Expires))
 	fields.add("bannedUntil", timeProblem(k.Banned))
-	if k.Override != nil {
+	if k.Override != nil && !reflect.DeepEqual(k.Override, old.Override) {
 		fields = append(fields, k.Override.errors("override.", set)...)
 	}
 	return Invalid(fields)

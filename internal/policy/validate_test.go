@@ -47,6 +47,23 @@ func TestLongLists(t *testing.T) {
 	}
 }
 
+// A key whose plan was deleted while it got it can be revoked, and moved to another plan.
+func TestKeyWithoutItsPlan(t *testing.T) {
+	set := &Set{Plans: []Plan{{Number: 8, Name: "pro"}}}
+	old := Key{Kind: APIKey, Name: "leaked", Env: "test", PlanNumber: 7}
+	k := old
+	k.Status = Revoked
+	if err := k.Validate(set, old); err != nil || k.PlanNumber != 7 {
+		t.Errorf("got %v and plan %d, want plan 7 still", err, k.PlanNumber)
+	}
+	if k.Plan = "pro"; k.Validate(set, old) != nil || k.PlanNumber != 8 {
+		t.Errorf("got plan %d, want 8", k.PlanNumber)
+	}
+	if k.Plan = "free"; k.Validate(set, old) == nil || k.Validate(set, Key{}) == nil {
+		t.Error("a plan that does not exist was accepted")
+	}
+}
+
 // problemOf returns what is wrong with a field of a Set as a whole.
 func problemOf(s Set, field string) string {
 	invalid, _ := errors.AsType[*InvalidError](s.Validate())

@@ -70,7 +70,7 @@ func (s *Store) Create(ctx context.Context, n policy.NewKey, edit Edit) (policy.
 		Created: now,
 		Updated: now,
 	}
-	if err := k.Validate(set); err != nil {
+	if err := k.Validate(set, policy.Key{}); err != nil {
 		return policy.Key{}, apikey.Secret{}, err
 	}
 	secret, err := s.newSecret(n)
@@ -98,7 +98,7 @@ func (s *Store) Adopt(ctx context.Context, kind policy.Kind, id, name string, o 
 	now := s.Now().UTC().Truncate(time.Second)
 	k := policy.Key{ID: id, Kind: kind, Name: name, Status: policy.Active, Override: o, Version: 1,
 		Created: now, Updated: now}
-	if err := k.Validate(set); err != nil {
+	if err := k.Validate(set, policy.Key{}); err != nil {
 		return policy.Key{}, err
 	}
 	return k, s.put(ctx, policy.Key{}, k, policyset.Secrets{}, audit.KeyAdopt, edit)
@@ -124,7 +124,7 @@ func (s *Store) Update(ctx context.Context, id string, version int64, action str
 	if err := usePlanNumber(&k, old.PlanNumber); err != nil {
 		return policy.Key{}, err
 	}
-	if err := k.Validate(k.set); err != nil {
+	if err := k.Validate(k.set, old.Key); err != nil {
 		return policy.Key{}, err
 	}
 	if sameRecord(old, k) {
@@ -175,9 +175,6 @@ func (s *Store) replace(ctx context.Context, old policy.Key, k storedKey, action
 	alsoDelete ...string) (policy.Key, error) {
 	k.Version = old.Version + 1
 	k.Updated = s.Now().UTC().Truncate(time.Second)
-	if err := k.Validate(k.set); err != nil {
-		return policy.Key{}, err
-	}
 	err := s.put(ctx, old, k.Key, k.hashes, action, edit, alsoDelete...)
 	if errors.Is(err, policy.ErrConflict) {
 		current, _, getErr := s.get(ctx, k.set, old.ID)

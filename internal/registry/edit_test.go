@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -119,6 +120,33 @@ func TestEditsActOnTheNextCheck(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A key whose override is below the cost of a route, which a save raised since, can be
+// banned, reset, rotated and revoked. Another such override is refused.
+func TestEditsOfAnOverrideBelowACost(t *testing.T) {
+	w := open(t, valkeytest.Embedded(t))
+	w.plan(t, "free", perMinute(10)...)
+	k, _ := w.create(t, "leaked", "free")
+	k = must(registrytest.Override(t.Context(), w, k.ID, k.Version,
+		&policy.Override{Limits: perMinute(5), Reason: "less"}, byTest))
+	w.save(t, func(s *policy.Set) {
+		s.Routes = []policy.Route{{Name: "export", Cost: 8, Pattern: route.Pattern{Path: "/export"}}}
+	})
+	_, err := registrytest.Override(t.Context(), w, k.ID, k.Version,
+		&policy.Override{Limits: perMinute(6), Reason: "less"}, byTest)
+	wantInvalid(t, err, "override.limits[0].requests")
+	k = must(w.Update(t.Context(), k.ID, k.Version, audit.KeyBan, byTest, func(k *policy.Key) {
+		k.Banned = time.Now().Add(time.Hour)
+	}))
+	k = must(w.Unban(t.Context(), k.ID, k.Version, byTest))
+	k = must(w.Reset(t.Context(), k.ID, byTest))
+	if k, _, err = w.Rotate(t.Context(), k.ID, k.Version, 0, byTest); err != nil {
+		t.Fatal(err)
+	}
+	if k = must(registrytest.Revoke(t.Context(), w, k.ID, k.Version, byTest)); k.Override == nil {
+		t.Error("the override was lost")
+	}
 }
 
 // An edit that is based on an old version writes nothing and returns the current key or

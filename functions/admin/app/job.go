@@ -178,7 +178,7 @@ func (r *Registry) validateJob(ctx context.Context, set *policy.Set, j Job) erro
 	if k.Status != policy.Active {
 		return nil
 	}
-	return k.Validate(set)
+	return k.Validate(set, first[0])
 }
 
 // awaitStep waits until the job to be undone has no step under way: a step would change
