@@ -74,13 +74,17 @@ type guard struct {
 	opens  bool       // the key's list has the route
 }
 
-// guard returns nil if no list restricts the call.
+// guard returns nil if no list restricts the call. No list restricts a reservation, which
+// is for no route of an API.
 func (c *Checker) guard(set *compiled.Set, call Call) *guard {
-	g := &guard{closed: set.ClosedPlans(call.Route), own: c.access.find(call.Subject)}
+	g := &guard{own: c.access.find(call.Subject)}
+	if !call.reserves {
+		g.closed = set.ClosedPlans(call.Route)
+	}
 	if len(g.closed) == 0 && g.own == nil {
 		return nil
 	}
-	g.opens = g.own != nil && g.own.list.Matches(call.Route)
+	g.opens = g.own != nil && (call.reserves || g.own.list.Matches(call.Route))
 	return g
 }
 

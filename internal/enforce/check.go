@@ -80,7 +80,8 @@ type Call struct {
 	// The first check may have taken the cost.
 	Again bool
 
-	hash string // hash of the secret in the caller's record, used in place of Secret
+	reserves bool   // Reserve takes the cost: the call is for no route
+	hash     string // hash of the secret in the caller's record, used in place of Secret
 }
 
 // Checker checks calls against the newest policy set it has read. It is safe for

@@ -54,9 +54,9 @@ func (c *Checker) reserved(result *Result, all []taken, call Call,
 // Reserve takes a cost from the limits of a key, for a backend that reserves by itself.
 // It returns what a Check with that cost would, with a reservation to settle. id is that
 // of the key. route names a rule whose limits on each key and on all keys apply too;
-// empty for none. The rule's SettleMax bounds the settlement, but never below cost.
-// Without one the bound is policy.DefaultSettleMax times cost, whatever the rule's own
-// cost is.
+// empty for none. The routes that the key opens do not matter. The rule's SettleMax bounds
+// the settlement, but never below cost. Without one the bound is policy.DefaultSettleMax
+// times cost, whatever the rule's own cost is.
 //
 // Reserve fails as Check does, with policy.ErrNotFound for an unknown id or route, and
 // with limiter.ErrCost for a cost below 1 or above a limit.
@@ -99,7 +99,7 @@ func (c *Checker) byID(ctx context.Context, id string) (Call, error) {
 	if err != nil {
 		return Call{}, err
 	}
-	call := Call{Kind: k.Kind, Subject: id}
+	call := Call{Kind: k.Kind, Subject: id, reserves: true}
 	if k.Kind == policy.APIKey {
 		call.hash = string(secrets.Current[:])
 	}

@@ -271,7 +271,8 @@ func TestSettledOnce(t *testing.T) {
 	}
 }
 
-// Reserve takes from the limits that a Check takes from, without the secret.
+// Reserve takes from the limits that a Check takes from, without the secret, and whatever
+// routes the key and its plan open.
 func TestReserve(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(10)...)
@@ -281,6 +282,9 @@ func TestReserve(t *testing.T) {
 				PerKey: perMinute(7), Shared: perMinute(8)}}
 		})
 		k, _ := w.create(t, "worker", "free")
+		w.openPlan(t, "free", "GET /orders")
+		w.openKey(t, k.ID, "GET /orders")
+		k = must(w.Get(t.Context(), k.ID))
 		c := must(w.checker.Reserve(t.Context(), k.ID, "chat", 5))
 		if got := scopes(c); !c.Allowed || got != "key:5 route:2 global:4 route-all:3" {
 			t.Fatalf("got %s, want key:5 route:2 global:4 route-all:3", describe(c))
