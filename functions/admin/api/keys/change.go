@@ -1,6 +1,7 @@
 package keys
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -253,7 +254,7 @@ func (nullable[T]) Schema(r huma.Registry) *huma.Schema {
 }
 
 func (ops operations) patchKey(ctx context.Context, in *patchKeyInput) (*keyOutput, error) {
-	if err := in.Missing(); err != nil {
+	if err := cmp.Or(in.Missing(), expiryProblem(in.Body.Expires.value)); err != nil {
 		return nil, err
 	}
 	change := app.KeyChange{Do: app.Details, Details: in.apply}

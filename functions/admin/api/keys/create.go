@@ -44,6 +44,9 @@ const defaultEnv = "live"
 
 func (ops operations) createKey(ctx context.Context, in *newKeyInput) (*secretOutput, error) {
 	b := in.Body
+	if err := expiryProblem(b.Expires); err != nil {
+		return nil, err
+	}
 	if b.Env == "" {
 		b.Env = defaultEnv
 	}

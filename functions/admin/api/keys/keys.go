@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -121,8 +122,25 @@ func (o *Override) read(at string, details *rest.Details) *policy.Override {
 	}
 	limits, unread := policydoc.ToLimits(at+"limits", o.Limits)
 	*details = append(*details, schema.InBody(unread, "")...)
+	details.Add(at+"until", inFuture(o.Until, "to end an override now, delete it"))
 	return &policy.Override{Limits: limits, Mode: policy.Mode(o.Mode), Until: schema.TimeOf(o.Until),
 		Reason: strings.TrimSpace(o.Reason)}
+}
+
+// inFuture returns the error of an end that has passed; nil for none. advice says how to
+// end now.
+func inFuture(t *time.Time, advice string) error {
+	if t == nil || t.After(time.Now()) {
+		return nil
+	}
+	return fmt.Errorf("is %s: must be in the future; %s", t.UTC().Format(time.RFC3339), advice)
+}
+
+// expiryProblem returns the problem of an expiry that has passed; nil for none.
+func expiryProblem(t *time.Time) error {
+	var details rest.Details
+	details.Add("expires", inFuture(t, "to block a key now, revoke it"))
+	return details.Err()
 }
 
 type (
