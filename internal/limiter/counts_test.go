@@ -304,3 +304,35 @@ func TestCountsSurviveChanges(t *testing.T) {
 	})
 	t.Logf("%d histories (%d on the script too), %d calls, %d denied", n, scripted, calls, denied)
 }
+
+// A quota of a week, a month or a year that moves to another time zone keeps its count. It
+// begins anew only if the period has just begun in the new zone alone.
+func TestQuotaMovesToAnotherZone(t *testing.T) {
+	h := &changing{key: "zones", client: connect(t, valkeytest.Start(t)), take: clockedScript(t)}
+	h.look = valkey.NewLuaScriptReadOnly(strings.ReplaceAll(LookScript(),
+		"local now = t[1] * 1000000 + t[2]\n", "local now = tonumber(ARGV[3])\n"))
+	zones := rapid.SampledFrom([]string{"", "America/New_York", "Asia/Tokyo", "Pacific/Kiritimati",
+		"Pacific/Pago_Pago"})
+	rapid.Check(t, func(rt *rapid.T) {
+		before := Limit{Requests: 1000, Algorithm: FixedWindow, Zone: zones.Draw(rt, "zone"),
+			Calendar: rapid.SampledFrom([]Calendar{Week, Month, Year}).Draw(rt, "calendar")}
+		after := before
+		after.Zone = zones.Draw(rt, "new zone")
+		h.model, h.blind, h.log = Model{}, Model{}, nil
+		h.now = rapid.Int64Range(0, 400*86_400_000_000).Draw(rt, "now")
+		h.client.Do(t.Context(), h.client.B().Del().Key(h.key).Build())
+		begins := func(l Limit) int64 {
+			now := epoch + h.now
+			start, _ := l.Calendar.Around(now, l.Calendar.Shifts(l.Zone, time.UnixMicro(now)))
+			return start
+		}
+		h.step(rt, Step{Limits: []Limit{before}, Cost: 300})
+		want := int64(700)
+		if begins(after)-begins(before) > 26*3_600_000_000 {
+			want = 1000
+		}
+		if got := h.step(rt, Step{Limits: []Limit{after}}).Limits[0].Remaining; got != want {
+			h.fail(rt, "%d remain, want %d", got, want)
+		}
+	})
+}

@@ -60,7 +60,8 @@ func (s *step) seed(p *part, sec section) {
 }
 
 // known returns the number of calls in the window of a section's part that other parts know:
-// the largest count of those whose window lies in its own.
+// the largest count of those whose window lies in its own, or is the same week, month or
+// year of another zone.
 func (s *step) known(p *part, sec section) (count int64) {
 	for i := range s.stored {
 		if from := s.stored[i]; from.calls == sec.calls && from.sectionID != p.sectionID {
@@ -83,6 +84,9 @@ func (p *part) known(now int64, target *part, window int64) int64 {
 			return p.debt(now).calls(p.group, p.window)
 		}
 	case fixedKind:
+		if p.sharesCalendar(target) {
+			after -= zonesApart
+		}
 		if p.start > after && now-p.start < p.length() {
 			return p.cur
 		}
@@ -100,4 +104,14 @@ func (p *part) known(now int64, target *part, window int64) int64 {
 		}
 	}
 	return 0
+}
+
+// zonesApart is the most that the same week, month or year begins earlier in one time zone
+// than in another.
+const zonesApart = 26 * 3600 * 1_000_000
+
+// sharesCalendar reports whether two parts are of the same weeks, months or years, in
+// different time zones.
+func (p *part) sharesCalendar(other *part) bool {
+	return other.kind == fixedKind && p.group == other.group && Calendar(p.group) > Day
 }

@@ -288,7 +288,8 @@ define_rare = function()
   end
 
   -- Returns the number of calls in the window of a part that other parts know: the largest
-  -- count of those whose window lies in its own.
+  -- count of those whose window lies in its own, or is the same week, month or year of
+  -- another zone.
   local function known_calls(part)
     local aligned = part.kind == COUNTER or part.kind == FIXED
     local window = part.need_span or part.window
@@ -311,7 +312,9 @@ define_rare = function()
           if entry.kind == BUCKET then
             if now - entry.window >= after then known = owed_calls(from, debt(from)) end
           elseif entry.kind == FIXED then
-            if start > after and now < entry.expires then known = cur end
+            -- the same week, month or year of another zone begins up to 26 hours earlier
+            local same = part.kind == FIXED and part.group == entry.group and part.group > 3
+            if start > after - (same and 93600000000 or 0) and now < entry.expires then known = cur end
           else
             local write = must_write
             advance(from)
