@@ -37,19 +37,15 @@ func startServers(l *listeners, f invokers, corsOrigin string, log *slog.Logger)
 	rules.OpenTo(corsOrigin)
 	s := &servers{failed: make(chan error, 3)}
 	s.start(l.rest, &gateway.REST{
-		Authorizer:      f.check,
-		Token:           rules.REST.Token,
-		IdentityHeaders: rules.REST.IdentityHeaders,
-		Integration:     f.backend,
-		Responses:       rules.REST.Responses,
-		Preflight:       rules.REST.Preflight,
-		Log:             log.With("api", "rest"),
+		Authorizer:  f.check,
+		Integration: f.backend,
+		Responses:   rules.REST.Responses,
+		Preflight:   rules.REST.Preflight,
+		Log:         log.With("api", "rest"),
 	})
 	s.start(l.http, &gateway.HTTP{
 		Authorizer:         f.check,
-		Format:             rules.HTTP.Format,
-		Simple:             rules.HTTP.Simple,
-		IdentityHeaders:    rules.HTTP.IdentityHeaders,
+		Simple:             true,
 		Integration:        f.httpBackend,
 		ResponseParameters: rules.HTTP.ResponseParameters,
 		CORS:               rules.HTTP.CORS,

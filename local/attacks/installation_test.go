@@ -199,15 +199,12 @@ func (i *installation) apis(concurrency int, env map[string]string) (rest, http 
 		return target{}, target{}, err
 	}
 	rest = i.open(&gateway.REST{
-		Authorizer: check, Token: rules.REST.Token, IdentityHeaders: rules.REST.IdentityHeaders,
-		Integration: echo.Backend{},
-		Responses:   rules.REST.Responses, Log: i.logger("rest"),
+		Authorizer: check, Integration: echo.Backend{}, Responses: rules.REST.Responses,
+		Log: i.logger("rest"),
 	})
 	http = i.open(&gateway.HTTP{
-		Authorizer: check, Format: rules.HTTP.Format, Simple: rules.HTTP.Simple,
-		IdentityHeaders: rules.HTTP.IdentityHeaders,
-		Integration:     echo.Backend{}, ResponseParameters: rules.HTTP.ResponseParameters,
-		Log: i.logger("http"),
+		Authorizer: check, Simple: true, Integration: echo.Backend{},
+		ResponseParameters: rules.HTTP.ResponseParameters, Log: i.logger("http"),
 	})
 	return rest, http, nil
 }

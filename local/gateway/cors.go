@@ -3,7 +3,6 @@ package gateway
 import (
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -11,12 +10,11 @@ import (
 // without the authorizer. It also replaces the CORS headers of the integration's response
 // by its own. An empty list leaves its header out.
 type CORS struct {
-	AllowOrigins     []string // an origin, "*", "https://*" or "http://*"
+	AllowOrigins     []string // an origin, or "*"
 	AllowMethods     []string
 	AllowHeaders     []string
 	ExposeHeaders    []string
 	AllowCredentials bool
-	MaxAge           int // seconds; 0 leaves it out
 }
 
 // isPreflight reports whether a request is a CORS preflight. API Gateway requires both
@@ -35,9 +33,6 @@ func (c *CORS) preflight(origin string) http.Header {
 	}
 	setList(h, "Access-Control-Allow-Methods", c.AllowMethods)
 	setList(h, "Access-Control-Allow-Headers", c.AllowHeaders)
-	if c.MaxAge > 0 {
-		h.Set("Access-Control-Max-Age", strconv.Itoa(c.MaxAge))
-	}
 	return h
 }
 
@@ -56,13 +51,12 @@ func (c *CORS) replace(h http.Header, origin string) {
 
 // allow sets the headers that let an allowed origin's scripts read the answer.
 func (c *CORS) allow(h http.Header, origin string) bool {
-	scheme, _, _ := strings.Cut(origin, "://")
 	switch {
 	case origin == "":
 		return false
 	case slices.Contains(c.AllowOrigins, "*"):
 		origin = "*"
-	case !slices.Contains(c.AllowOrigins, origin) && !slices.Contains(c.AllowOrigins, scheme+"://*"):
+	case !slices.Contains(c.AllowOrigins, origin):
 		return false
 	}
 	h.Set("Access-Control-Allow-Origin", origin)

@@ -7,8 +7,9 @@
 // if the guide does not specify it. Two things differ because of net/http. Header names
 // arrive in canonical form, and X-Forwarded-Proto is http when no TLS is in use.
 //
-// Not emulated: several resources or routes; usage plans, throttles and caches. A policy
-// with elements other than Effect, Action and Resource is answered with 500.
+// Not emulated: several resources or routes; usage plans, throttles and caches; identity
+// sources, stage variables and binary media types. A policy with elements other than
+// Effect, Action and Resource is answered with 500.
 package gateway
 
 import (
@@ -17,7 +18,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/textproto"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -95,18 +95,6 @@ func notToken(r rune) bool {
 }
 
 func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
-
-// reservedHeader reports whether a mapping may not touch a header.
-func reservedHeader(name string) bool {
-	name = strings.ToLower(name)
-	return strings.HasPrefix(name, "access-control-") || strings.HasPrefix(name, "apigw-") ||
-		strings.HasPrefix(name, "x-amz") ||
-		slices.Contains([]string{"authorization", "connection", "content-encoding", "content-length",
-			"content-location", "forwarded", "keep-alive",
-			"origin", "proxy-authenticate", "proxy-authorization", "te", "trailers", "transfer-encoding",
-			"upgrade", "x-forwarded-for",
-			"x-forwarded-host", "x-forwarded-proto", "via"}, name)
-}
 
 // spelling has header names whose usual form is not the canonical one of net/http.
 var spelling = map[string]string{

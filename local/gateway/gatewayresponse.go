@@ -8,6 +8,8 @@ import (
 	"strings"
 )
 
+const jsonType = "application/json"
+
 // ResponseType is the reason of a gateway response.
 type ResponseType string
 
@@ -29,16 +31,12 @@ const (
 type Response struct {
 	// StatusCode is the status to send; 0 keeps the type's own.
 	StatusCode int
-	// ResponseParameters maps gatewayresponse.header.NAME to 'a literal' or to an
-	// expression without a dollar sign: context.X, stageVariables.X,
-	// method.request.header.X, method.request.querystring.X or method.request.path.X. An
-	// expression without a value leaves the header out.
+	// ResponseParameters maps gatewayresponse.header.NAME to 'a literal' or to context.X.
+	// An expression without a value leaves the header out.
 	ResponseParameters map[string]string
-	// ResponseTemplates maps a content type to a body. The body's $context.X and
-	// $stageVariables.X are replaced, and escaped as REST.EscapeTemplates says. A
-	// variable without a value becomes empty (unconfirmed, as is the escaping). The
-	// application/json template is used if there is one (unconfirmed, as is the choice
-	// among others).
+	// ResponseTemplates has the body by its content type, application/json. The body's
+	// $context.X are replaced, and escaped as REST.EscapeTemplates says. A variable
+	// without a value becomes empty (unconfirmed, as is the escaping).
 	ResponseTemplates map[string]string
 }
 
@@ -70,9 +68,9 @@ func (a *REST) respond(w http.ResponseWriter, req *request, t ResponseType, deta
 	e := a.expressions(req, v)
 	e.context["error.message"], e.context["error.messageString"] = message, quoted(message)
 	e.context["error.responseType"] = string(t)
-	contentType, template := configured.template()
+	template := cmp.Or(configured.ResponseTemplates[jsonType], `{"message":$context.error.messageString}`)
 
-	h := http.Header{"X-Amzn-Errortype": {own.name}, "Content-Type": {contentType}}
+	h := http.Header{"X-Amzn-Errortype": {own.name}, "Content-Type": {jsonType}}
 	for target, expression := range configured.ResponseParameters {
 		name, ok := strings.CutPrefix(target, "gatewayresponse.header.")
 		if value := e.parameter(expression); ok && value != "" && validHeader(name, value) {
@@ -94,16 +92,6 @@ func (a *REST) configured(t ResponseType) Response {
 	return a.Responses[Default5XX]
 }
 
-func (g Response) template() (contentType, template string) {
-	if template, ok := g.ResponseTemplates["application/json"]; ok {
-		return "application/json", template
-	}
-	for contentType, template = range g.ResponseTemplates {
-		return contentType, template
-	}
-	return "application/json", `{"message":$context.error.messageString}`
-}
-
 // send writes a response with the headers that every response of a REST API has.
 func (a *REST) send(w http.ResponseWriter, req *request, status int, header http.Header, body []byte) {
 	header.Set("X-Amzn-Requestid", req.id)
@@ -113,11 +101,8 @@ func (a *REST) send(w http.ResponseWriter, req *request, status int, header http
 
 // expressions has the values of the variables in one request's gateway response.
 type expressions struct {
-	request        *request
-	context        map[string]string
-	stageVariables map[string]string
-	pathParameters map[string]string
-	escape         bool // quotes and backslashes of values in templates
+	context map[string]string
+	escape  bool // quotes and backslashes of values in templates
 }
 
 // parameter returns the value of a header expression, or "" for an unknown one.
@@ -125,35 +110,14 @@ func (e expressions) parameter(expression string) string {
 	if literal, ok := strings.CutPrefix(expression, "'"); ok {
 		return strings.TrimSuffix(literal, "'")
 	}
-	source, name, _ := strings.Cut(expression, ".")
-	switch source {
-	case "context":
-		return e.context[name]
-	case "stageVariables":
-		return e.stageVariables[name]
-	case "method":
-		return e.methodRequest(strings.TrimPrefix(name, "request."))
+	name, isContext := strings.CutPrefix(expression, "context.")
+	if !isContext {
+		return ""
 	}
-	return ""
+	return e.context[name]
 }
 
-func (e expressions) methodRequest(expression string) string {
-	place, name, _ := strings.Cut(expression, ".")
-	switch place {
-	case "header":
-		values := e.request.header.Values(name)
-		if len(values) > 0 {
-			return values[len(values)-1]
-		}
-	case "querystring":
-		return lastValues(e.request.query)[name]
-	case "path":
-		return e.pathParameters[name]
-	}
-	return ""
-}
-
-var variable = regexp.MustCompile(`\$(context|stageVariables)((?:\.[A-Za-z0-9_-]+)+)`)
+var variable = regexp.MustCompile(`\$context(?:\.[A-Za-z0-9_-]+)+`)
 
 // template replaces the variables of a body template.
 func (e expressions) template(text string) string {

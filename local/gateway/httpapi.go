@@ -33,21 +33,13 @@ type HTTP struct {
 	Format     Format
 	// Simple says that the authorizer answers isAuthorized instead of a policy. Format1
 	// has no simple responses.
-	Simple bool
-	// IdentityHeaders are the identity sources. A request that lacks one is answered 401
-	// without the authorizer.
-	IdentityHeaders []string
-	// UnauthorizedStatus is the status when the authorizer fails with exactly
-	// "Unauthorized"; 0 means 500. Amazon's guide promises 401 only for REST APIs, and
-	// 500 for an HTTP API's authorizer that fails. Unconfirmed on a real account.
-	UnauthorizedStatus int
-	Integration        Invoker
+	Simple      bool
+	Integration Invoker
 	// ResponseParameters maps the integration's status code to a mapping of its response.
 	ResponseParameters map[int]Mapping
 	// CORS may be nil: OPTIONS is then a method like any other, and the integration sets
 	// CORS headers.
-	CORS           *CORS
-	StageVariables map[string]string
+	CORS *CORS
 
 	APIID              string        // "" means "localhttp0"
 	AuthorizerTimeout  time.Duration // 0 means 10 s, the fixed limit
@@ -89,15 +81,9 @@ func (a *HTTP) authorize(ctx context.Context, req *request) (verdict, int) {
 	if a.Authorizer == nil {
 		return verdict{}, http.StatusOK
 	}
-	if req.missing(a.IdentityHeaders) {
-		return verdict{}, http.StatusUnauthorized
-	}
 	v, err := a.invokeAuthorizer(ctx, req)
 	switch {
-	case errors.Is(err, errUnauthorized):
-		logger(a.Log).Warn("authorizer", "cause", err)
-		return v, cmp.Or(a.UnauthorizedStatus, http.StatusInternalServerError)
-	case err != nil:
+	case err != nil: // even if it is "Unauthorized": Amazon's guide promises 401 only for REST APIs
 		logger(a.Log).Error("authorizer", "cause", err)
 		return v, http.StatusInternalServerError
 	case v.effect != allow:
@@ -154,7 +140,7 @@ func (a *HTTP) reply(w http.ResponseWriter, req *request, v verdict, answer []by
 	if err != nil {
 		return err
 	}
-	body, err := out.decodedBody(out.IsBase64Encoded)
+	body, err := out.decodedBody()
 	if err != nil {
 		return err
 	}
@@ -164,11 +150,11 @@ func (a *HTTP) reply(w http.ResponseWriter, req *request, v verdict, answer []by
 	}
 	variables := req.context(a.apiID(), stage)
 	v.addTo(variables)
-	status := a.ResponseParameters[out.status].apply(out.status, out.header, variables, a.StageVariables)
+	a.ResponseParameters[out.status].apply(out.header, variables)
 	if a.CORS != nil {
 		a.CORS.replace(out.header, req.header.Get("Origin"))
 	}
-	a.send(w, req, status, out.header, body)
+	a.send(w, req, out.status, out.header, body)
 	return nil
 }
 
@@ -213,7 +199,7 @@ func (a *HTTP) authorizerEvent(req *request) map[string]any {
 	maps.Copy(event, map[string]any{
 		"type":           "REQUEST",
 		"routeArn":       req.arn(a.apiID(), stage),
-		"identitySource": a.identities(req),
+		"identitySource": nil,
 	})
 	return event
 }
@@ -226,11 +212,10 @@ func (a *HTTP) authorizerEventV1(req *request) map[string]any {
 	c["resourceId"] = route
 	c["resourcePath"] = req.path
 
-	identity := strings.Join(a.identities(req), ",")
-	event := req.authorizerEventV1(a.apiID(), stage, a.StageVariables)
+	event := req.authorizerEventV1(a.apiID(), stage)
 	event["version"] = "1.0"
-	event["identitySource"] = identity
-	event["authorizationToken"] = identity
+	event["identitySource"] = ""
+	event["authorizationToken"] = ""
 	event["resource"] = req.path
 	event["pathParameters"] = map[string]string{}
 	event["requestContext"] = c
@@ -272,9 +257,6 @@ func (a *HTTP) common(req *request) map[string]any {
 	if len(req.query) > 0 {
 		event["queryStringParameters"] = joinedValues(req.query)
 	}
-	if len(a.StageVariables) > 0 {
-		event["stageVariables"] = a.StageVariables
-	}
 	return event
 }
 
@@ -297,13 +279,4 @@ func (a *HTTP) requestContext(req *request) map[string]any {
 		"time":      req.now.Format(timeLayout),
 		"timeEpoch": req.now.UnixMilli(),
 	}
-}
-
-// identities returns the values of the identity sources, nil when there are none.
-func (a *HTTP) identities(req *request) []string {
-	var values []string
-	for _, name := range a.IdentityHeaders {
-		values = append(values, strings.Join(req.header.Values(name), ","))
-	}
-	return values
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -22,7 +21,7 @@ type proxyResponse struct {
 	Headers           map[string]any   `json:"headers"`
 	MultiValueHeaders map[string][]any `json:"multiValueHeaders"`
 	Cookies           []string         `json:"cookies"`
-	Body              *string          `json:"body"`
+	Body              string           `json:"body"`
 	IsBase64Encoded   bool             `json:"isBase64Encoded"`
 
 	status int
@@ -42,8 +41,7 @@ func parseProxyV1(answer []byte) (*proxyResponse, error) {
 // body of a 200.
 func parseProxyV2(answer []byte) (*proxyResponse, error) {
 	if !hasStatusCode(answer) {
-		body := string(answer)
-		return &proxyResponse{status: http.StatusOK, Body: &body,
+		return &proxyResponse{status: http.StatusOK, Body: string(answer),
 			header: http.Header{"Content-Type": {"application/json"}}}, nil
 	}
 	out, err := parseProxy(answer)
@@ -112,14 +110,11 @@ func (p *proxyResponse) addHeader(name string, value any) error {
 	return nil
 }
 
-func (p *proxyResponse) decodedBody(isBase64 bool) ([]byte, error) {
-	switch {
-	case p.Body == nil:
-		return nil, nil
-	case !isBase64:
-		return []byte(*p.Body), nil
+func (p *proxyResponse) decodedBody() ([]byte, error) {
+	if !p.IsBase64Encoded {
+		return []byte(p.Body), nil
 	}
-	body, err := base64.StdEncoding.DecodeString(*p.Body)
+	body, err := base64.StdEncoding.DecodeString(p.Body)
 	if err != nil {
 		return nil, fmt.Errorf("%w: body is not base64", errMalformed)
 	}
@@ -137,51 +132,17 @@ func remap(h http.Header) {
 	}
 }
 
-// Mapping changes an integration's response on an HTTP API. Its keys are
-// append:header.NAME, overwrite:header.NAME, remove:header.NAME and overwrite:statuscode.
-// A value is $context.X, $stageVariables.X, $response.header.X or a literal. An empty
-// value changes nothing, except for remove, which needs none.
+// Mapping changes the headers of an integration's response on an HTTP API. It maps
+// overwrite:header.NAME to $context.X. An expression without a value changes nothing.
 type Mapping map[string]string
 
-// apply changes the headers and returns the new status. As on API Gateway, every value is
-// taken from the response as the integration sent it.
-func (m Mapping) apply(status int, h http.Header, context, stageVariables map[string]string) int {
-	original := h.Clone()
-	for _, target := range slices.Sorted(maps.Keys(m)) {
-		value := mappedValue(m[target], original, context, stageVariables)
-		action, place, _ := strings.Cut(target, ":")
-		name, isHeader := strings.CutPrefix(place, "header.")
-		switch {
-		case action == "remove" && isHeader:
-			h.Del(name)
-		case value == "" || isHeader && (!validHeader(name, value) || reservedHeader(name)):
-		case action == "append" && isHeader:
-			h.Add(name, value)
-		case action == "overwrite" && isHeader:
+// apply sets the headers from the context.
+func (m Mapping) apply(h http.Header, context map[string]string) {
+	for target, expression := range m {
+		name := strings.TrimPrefix(target, overwriteHeader)
+		value := context[strings.TrimPrefix(expression, contextVariable)]
+		if value != "" && validHeader(name, value) {
 			h.Set(name, value)
-		case target == "overwrite:statuscode":
-			status = mappedStatus(value, status)
 		}
 	}
-	return status
-}
-
-func mappedValue(expression string, response http.Header, context, stageVariables map[string]string) string {
-	source, name, _ := strings.Cut(expression, ".")
-	switch source {
-	case "$context":
-		return context[name]
-	case "$stageVariables":
-		return stageVariables[name]
-	case "$response":
-		return strings.Join(response.Values(strings.TrimPrefix(name, "header.")), ",")
-	}
-	return expression
-}
-
-func mappedStatus(value string, status int) int {
-	if mapped, err := strconv.Atoi(value); err == nil && mapped >= 200 && mapped <= 599 {
-		return mapped
-	}
-	return status
 }

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -170,7 +169,7 @@ func (r *request) cookies() []string {
 
 // authorizerEventV1 returns the fields of a REQUEST authorizer's event in format 1.0 that
 // both kinds of API share.
-func (r *request) authorizerEventV1(api, stage string, stageVariables map[string]string) map[string]any {
+func (r *request) authorizerEventV1(api, stage string) map[string]any {
 	return map[string]any{
 		"type":                            "REQUEST",
 		"methodArn":                       r.arn(api, stage),
@@ -180,15 +179,8 @@ func (r *request) authorizerEventV1(api, stage string, stageVariables map[string
 		"multiValueHeaders":               r.header,
 		"queryStringParameters":           lastValues(r.query),
 		"multiValueQueryStringParameters": r.query,
-		"stageVariables":                  orEmpty(stageVariables),
+		"stageVariables":                  map[string]string{},
 	}
-}
-
-func orEmpty(m map[string]string) map[string]string {
-	if m == nil {
-		return map[string]string{}
-	}
-	return m
 }
 
 // requestContextV1 returns the fields of requestContext in format 1.0 that both kinds of
@@ -227,9 +219,4 @@ func domain(api string) string { return api + ".execute-api." + region + ".amazo
 func (r *request) arn(api, stage string) string {
 	return fmt.Sprintf("arn:aws:execute-api:%s:%s:%s/%s/%s/%s", region, account, api, stage, r.method,
 		strings.TrimPrefix(r.path, "/"))
-}
-
-// missing reports whether one of the headers has no value.
-func (r *request) missing(headers []string) bool {
-	return slices.ContainsFunc(headers, func(name string) bool { return r.header.Get(name) == "" })
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -22,23 +21,16 @@ type REST struct {
 	Authorizer Invoker
 	// Token makes it a TOKEN authorizer, which gets only the Authorization header;
 	// otherwise it is a REQUEST authorizer.
-	Token bool
-	// IdentityHeaders are the identity sources of a REQUEST authorizer. A request that
-	// lacks one is answered 401 without the authorizer.
-	IdentityHeaders []string
-	Integration     Invoker
-	Responses       map[ResponseType]Response
+	Token       bool
+	Integration Invoker
+	Responses   map[ResponseType]Response
 	// Preflight are the headers of the answer to every OPTIONS, which is 204 without the
 	// authorizer. If Preflight is nil, OPTIONS is a method like any other.
-	Preflight      map[string]string
-	StageVariables map[string]string
+	Preflight map[string]string
 	// EscapeTemplates escapes quotes and backslashes of values in templates of gateway
 	// responses. AWS may or may not escape them (unconfirmed), so a template must work
 	// either way.
 	EscapeTemplates bool
-	// BinaryMediaTypes lists the content types whose bodies are binary, as "image/png",
-	// "image/*" or "*/*".
-	BinaryMediaTypes []string
 
 	APIID              string        // "" means "localrest0"
 	Stage              string        // "" means "prod"
@@ -86,7 +78,7 @@ func (a *REST) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (a *REST) authorize(ctx context.Context, req *request) (verdict, error) {
 	event := a.requestEvent(req)
 	switch {
-	case a.Token && req.missing([]string{"Authorization"}), !a.Token && req.missing(a.IdentityHeaders):
+	case a.Token && req.header.Get("Authorization") == "":
 		return verdict{}, errUnauthorized
 	case a.Token:
 		event = a.tokenEvent(req)
@@ -152,36 +144,21 @@ func (a *REST) reply(w http.ResponseWriter, req *request, answer []byte) error {
 	if err != nil {
 		return err
 	}
-	body, err := out.decodedBody(out.IsBase64Encoded && a.binary(req.header.Get("Accept")))
-	if err != nil {
-		return err
-	}
 	remap(out.header)
 	if out.header.Get("Content-Type") == "" {
 		out.header.Set("Content-Type", "application/json")
 	}
-	a.send(w, req, out.status, out.header, body)
+	a.send(w, req, out.status, out.header, []byte(out.Body))
 	return nil
 }
 
-// binary reports whether the first of the content types is among the API's binary ones.
-func (a *REST) binary(contentTypes string) bool {
-	first, _, _ := strings.Cut(contentTypes, ",")
-	first, _, _ = strings.Cut(first, ";")
-	first = strings.ToLower(strings.TrimSpace(first))
-	return slices.ContainsFunc(a.BinaryMediaTypes, func(t string) bool {
-		return t == "*/*" || matches(strings.ToLower(t), first)
-	})
-}
-
 func (a *REST) expressions(req *request, v verdict) expressions {
-	resource, parameters := restResource(req.path)
+	resource, _ := restResource(req.path)
 	variables := req.context(a.apiID(), a.stage())
 	variables["path"] = a.stagePath(req)
 	variables["resourcePath"] = resource
 	v.addTo(variables)
-	return expressions{request: req, context: variables, stageVariables: a.StageVariables,
-		pathParameters: parameters, escape: a.EscapeTemplates}
+	return expressions{context: variables, escape: a.EscapeTemplates}
 }
 
 func (a *REST) apiID() string { return cmp.Or(a.APIID, "localrest0") }
@@ -193,7 +170,7 @@ func (a *REST) stagePath(req *request) string { return "/" + a.stage() + req.pat
 // restResource returns the resource of a path, and its parameters.
 func restResource(path string) (string, map[string]string) {
 	if path == "/" {
-		return "/", nil
+		return "/", map[string]string{}
 	}
 	return "/{proxy+}", map[string]string{"proxy": strings.TrimPrefix(path, "/")}
 }
@@ -209,9 +186,9 @@ func (a *REST) tokenEvent(req *request) map[string]any {
 
 func (a *REST) requestEvent(req *request) map[string]any {
 	resource, parameters := restResource(req.path)
-	event := req.authorizerEventV1(a.apiID(), a.stage(), a.StageVariables)
+	event := req.authorizerEventV1(a.apiID(), a.stage())
 	event["resource"] = resource
-	event["pathParameters"] = orEmpty(parameters)
+	event["pathParameters"] = parameters
 	event["requestContext"] = a.requestContext(req)
 	return event
 }
@@ -220,7 +197,7 @@ func (a *REST) requestEvent(req *request) map[string]any {
 // authorizer events.
 func (a *REST) proxyEvent(req *request, v verdict) ([]byte, error) {
 	resource, parameters := restResource(req.path)
-	body, isBase64 := req.encodedBody(a.binary(req.header.Get("Content-Type")))
+	body, isBase64 := req.encodedBody(false)
 	requestContext := a.requestContext(req)
 	requestContext["authorizer"] = v.strings()
 	payload, err := json.Marshal(map[string]any{
@@ -232,7 +209,7 @@ func (a *REST) proxyEvent(req *request, v verdict) ([]byte, error) {
 		"queryStringParameters":           nilIfEmpty(lastValues(req.query)),
 		"multiValueQueryStringParameters": nilIfEmpty(req.query),
 		"pathParameters":                  nilIfEmpty(parameters),
-		"stageVariables":                  nilIfEmpty(a.StageVariables),
+		"stageVariables":                  nil,
 		"requestContext":                  requestContext,
 		"body":                            body,
 		"isBase64Encoded":                 isBase64,

@@ -19,19 +19,14 @@ type Rules struct {
 	HTTP HTTPRules
 }
 
-// RESTRules is the configuration of a REST API.
+// RESTRules is the configuration of a REST API with a REQUEST authorizer.
 type RESTRules struct {
-	Token           bool     // a TOKEN authorizer instead of a REQUEST authorizer
-	IdentityHeaders []string // of the identity source
-	Responses       map[ResponseType]Response
-	Preflight       map[string]string // headers of answers to OPTIONS without the authorizer; nil for none
+	Responses map[ResponseType]Response
+	Preflight map[string]string // headers of answers to OPTIONS without the authorizer; nil for none
 }
 
-// HTTPRules is the configuration of an HTTP API.
+// HTTPRules is the configuration of an HTTP API whose authorizer has simple responses.
 type HTTPRules struct {
-	Format             Format
-	Simple             bool
-	IdentityHeaders    []string
 	ResponseParameters map[int]Mapping
 	CORS               *CORS
 }
@@ -41,8 +36,8 @@ type HTTPRules struct {
 func Deployed() (Rules, error) { return ReadTemplate(golden.Dev) }
 
 // ReadTemplate returns the rules of a CloudFormation template with one authorizer of a
-// REST API and one of an HTTP API. It refuses what the emulators do not support, such as
-// caching results.
+// REST API and one of an HTTP API. It refuses authorizers, responses and mappings that the
+// deployment tools' templates do not have, such as an authorizer that caches results.
 func ReadTemplate(text []byte) (Rules, error) {
 	var t template
 	if err := json.Unmarshal(text, &t); err != nil {
@@ -103,15 +98,16 @@ func one[P any](t template, kind string) (P, error) {
 	return all[0], nil
 }
 
-// errCache refuses an authorizer whose cache is not off. CloudFormation's default TTL is
-// 300 seconds.
-var errCache = errors.New("the authorizer caches results: AuthorizerResultTtlInSeconds must be 0")
+// The reasons to refuse an authorizer. CloudFormation's default TTL is 300 seconds.
+var (
+	errCache       = errors.New("the authorizer caches results: AuthorizerResultTtlInSeconds must be 0")
+	errNotEmulated = errors.New("not emulated")
+)
 
 func (t template) rest() (RESTRules, error) {
 	a, err := one[struct {
-		Type           string
-		IdentitySource string
-		TTL            *int `json:"AuthorizerResultTtlInSeconds"`
+		Type, IdentitySource string
+		TTL                  *int `json:"AuthorizerResultTtlInSeconds"`
 	}](t, restAuthorizer)
 	if err != nil {
 		return RESTRules{}, err
@@ -125,18 +121,23 @@ func (t template) rest() (RESTRules, error) {
 	if err != nil {
 		return RESTRules{}, err
 	}
-	rules := RESTRules{Token: a.Type == "TOKEN", IdentityHeaders: identityHeaders(a.IdentitySource),
-		Responses: map[ResponseType]Response{}}
+	rules := RESTRules{Responses: map[ResponseType]Response{}}
 	if rules.Preflight, err = t.preflight(); err != nil {
 		return RESTRules{}, err
 	}
 	switch {
 	case a.TTL == nil || *a.TTL != 0:
 		return RESTRules{}, fmt.Errorf("%s: %w", restAuthorizer, errCache)
-	case !rules.Token && a.Type != "REQUEST":
-		return RESTRules{}, fmt.Errorf("%s: type %q is not emulated", restAuthorizer, a.Type)
+	case a.Type != "REQUEST" || a.IdentitySource != "":
+		return RESTRules{}, fmt.Errorf("%s: type %q, identity source %q: %w", restAuthorizer, a.Type,
+			a.IdentitySource, errNotEmulated)
 	}
 	for _, r := range responses {
+		for name, source := range r.ResponseParameters {
+			if !strings.HasPrefix(source, "'") && !strings.HasPrefix(source, "context.") {
+				return RESTRules{}, fmt.Errorf("%s of %s is %s: %w", name, r.ResponseType, source, errNotEmulated)
+			}
+		}
 		status, err := strconv.Atoi(r.StatusCode)
 		if err != nil {
 			return RESTRules{}, fmt.Errorf("status code of %s: %w", r.ResponseType, err)
@@ -175,20 +176,6 @@ func (t template) preflight() (map[string]string, error) {
 	return nil, err
 }
 
-// identityHeaders returns the headers in a list such as
-// method.request.header.Authorization.
-func identityHeaders(sources ...string) []string {
-	var headers []string
-	for _, source := range sources {
-		for expression := range strings.SplitSeq(source, ",") {
-			if _, header, found := strings.Cut(expression, "request.header."); found {
-				headers = append(headers, strings.TrimSpace(header))
-			}
-		}
-	}
-	return headers
-}
-
 func (t template) http() (HTTPRules, error) {
 	a, err := one[struct {
 		APIID                          reference `json:"ApiId"`
@@ -200,21 +187,24 @@ func (t template) http() (HTTPRules, error) {
 	if err != nil {
 		return HTTPRules{}, err
 	}
-	rules := HTTPRules{Simple: a.EnableSimpleResponses, IdentityHeaders: identityHeaders(a.IdentitySource...)}
 	switch {
 	case a.TTL == nil || *a.TTL != 0:
 		return HTTPRules{}, fmt.Errorf("%s: %w", httpAuthorizer, errCache)
-	case a.AuthorizerPayloadFormatVersion == "1.0":
-		rules.Format = Format1
-	case a.AuthorizerPayloadFormatVersion != "2.0":
-		return HTTPRules{}, fmt.Errorf("%s: payload format %q is not emulated", httpAuthorizer,
-			a.AuthorizerPayloadFormatVersion)
+	case a.AuthorizerPayloadFormatVersion != "2.0" || !a.EnableSimpleResponses || len(a.IdentitySource) > 0:
+		return HTTPRules{}, fmt.Errorf("%s: payload format %q, simple responses %t, identity source %q: %w",
+			httpAuthorizer, a.AuthorizerPayloadFormatVersion, a.EnableSimpleResponses, a.IdentitySource,
+			errNotEmulated)
 	}
 	responses, responsesErr := t.responseParameters()
 	cors, corsErr := t.cors(a.APIID)
-	rules.ResponseParameters, rules.CORS = responses, cors
-	return rules, errors.Join(responsesErr, corsErr)
+	return HTTPRules{responses, cors}, errors.Join(responsesErr, corsErr)
 }
+
+// The prefixes of a mapping's keys and values.
+const (
+	overwriteHeader = "overwrite:header."
+	contextVariable = "$context."
+)
 
 // responseParameters returns the response parameters of the one integration that has
 // some.
@@ -237,6 +227,11 @@ func (t template) responseParameters() (map[int]Mapping, error) {
 			}
 			mappings[status] = Mapping{}
 			for _, parameter := range list.ResponseParameters {
+				if !strings.HasPrefix(parameter.Destination, overwriteHeader) ||
+					!strings.HasPrefix(parameter.Source, contextVariable) {
+					return nil, fmt.Errorf("%s: response parameter %s of %s: %w", httpIntegration,
+						parameter.Destination, parameter.Source, errNotEmulated)
+				}
 				mappings[status][parameter.Destination] = parameter.Source
 			}
 		}
