@@ -7,7 +7,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -32,16 +31,12 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 }
 
-// run returns the exit status: 0 after a signal or -h, 1 after an error, 2 for bad flags.
+// run returns the exit status: 0 after a signal, 1 after an error, 2 for bad flags.
 func run(ctx context.Context, args []string, getenv func(string) string, out, errOut io.Writer) int {
 	if part, found := partOf(args); found {
 		return runPart(ctx, part, args[1:], stdio{getenv, os.Environ, out, errOut})
 	}
 	o, err := parseOptions(args)
-	if errors.Is(err, flag.ErrHelp) {
-		printHelp(out)
-		return 0
-	}
 	if err != nil {
 		_, _ = fmt.Fprintf(errOut, "run: %v (-h shows all flags)\n", err)
 		return 2
@@ -116,32 +111,22 @@ const denyInContext = "context"
 
 const maxEnvironments = 1000 // Lambda's default concurrency of an account
 
+// flags returns the flags. The head of scripts/run describes them.
 func (o *options) flags() *flag.FlagSet {
 	f := flag.NewFlagSet("run", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // run prints errors and help itself
-	f.StringVar(&o.rest, "rest", "127.0.0.1:8080", "`address` of the REST API; port 0 picks a free port")
-	f.StringVar(&o.http, "http", "127.0.0.1:8081", "`address` of the HTTP API")
-	f.StringVar(&o.admin, "admin", "127.0.0.1:8082", "`address` of the dashboard")
-	f.StringVar(&o.httpDeny, "http-deny", "deny",
-		"what the HTTP API answers over a limit: deny (403), or context: its backend runs the middleware, "+
-			"which answers 429")
-	f.StringVar(&o.corsOrigin, "cors-origin", gateway.AnyOrigin,
-		"`origin` whose scripts may read responses in a browser, none, or * for all")
-	f.StringVar(&o.valkey, "valkey", "",
-		"`URL` of a Valkey, or auto to start the valkey-server found on PATH; empty runs one in process "+
-			"(miniredis)")
-	f.StringVar(&o.journal, "journal", "",
-		"`folder` that stores every change before it is acknowledged; changes that Valkey lost are "+
-			"restored at the start")
-	f.StringVar(&o.readyFile, "ready-file", "",
-		"`path` of a JSON file with addresses and credentials, written when everything runs, removed at "+
-			"the end")
-	f.StringVar(&o.bin, "bin", lambda.BinFolder(), "`folder` with the built check/bootstrap and admin/bootstrap")
-	f.IntVar(&o.environments, "environments", 50,
-		"maximum `number` of processes per function; each handles one call at a time; as on AWS, a call "+
-			"that would need more gets 500")
-	f.BoolVar(&o.noFreeze, "no-freeze", false, "let functions run between calls; Lambda freezes them")
-	f.BoolVar(&o.verbose, "v", false, "show the functions' whole log, not only warnings and errors")
+	f.SetOutput(io.Discard) // run prints errors itself
+	f.StringVar(&o.rest, "rest", "127.0.0.1:8080", "")
+	f.StringVar(&o.http, "http", "127.0.0.1:8081", "")
+	f.StringVar(&o.admin, "admin", "127.0.0.1:8082", "")
+	f.StringVar(&o.httpDeny, "http-deny", "deny", "")
+	f.StringVar(&o.corsOrigin, "cors-origin", gateway.AnyOrigin, "")
+	f.StringVar(&o.valkey, "valkey", "", "")
+	f.StringVar(&o.journal, "journal", "", "")
+	f.StringVar(&o.readyFile, "ready-file", "", "")
+	f.StringVar(&o.bin, "bin", lambda.BinFolder(), "")
+	f.IntVar(&o.environments, "environments", 50, "")
+	f.BoolVar(&o.noFreeze, "no-freeze", false, "")
+	f.BoolVar(&o.verbose, "v", false, "")
 	return f
 }
 
@@ -223,13 +208,4 @@ func validAddress(address string) error {
 
 func (o *options) bootstrap(function string) string {
 	return filepath.Join(o.bin, function, "bootstrap")
-}
-
-// printHelp prints the flags. The head of scripts/run says what they mean together.
-func printHelp(out io.Writer) {
-	var o options
-	f := o.flags()
-	f.SetOutput(out)
-	_, _ = io.WriteString(out, "Usage: ./scripts/run [flags]\n\n")
-	f.PrintDefaults()
 }

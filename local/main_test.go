@@ -351,16 +351,6 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-func TestRunHelp(t *testing.T) {
-	var out, errOut syncbuffer.Buffer
-	if code := run(t.Context(), []string{"-h"}, noEnv, &out, &errOut); code != 0 || errOut.String() != "" {
-		t.Errorf("exit status %d, %q", code, errOut.String())
-	}
-	names := listedFlags(out.String())
-	var o options
-	o.flags().VisitAll(func(f *flag.Flag) { checkListedOnce(t, "help", names, f.Name) })
-}
-
 var flagLine = regexp.MustCompile(`(?m)^ +-([a-z-]+)\b.*$`)
 
 // listedFlags returns the names of the flags that have a line in a help text.

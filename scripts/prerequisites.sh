@@ -10,6 +10,13 @@ help_from_header() {
   awk 'NR > 1 && !/^#/ { exit } NR > 1 { sub(/^# ?/, ""); print }' "$0"
 }
 
+# help_if_asked ARGUMENT… prints that comment and exits if an argument is -h or --help.
+help_if_asked() {
+  for argument in "$@"; do
+    case $argument in -h | --help) help_from_header && exit ;; esac
+  done
+}
+
 # fail LINE… prints an error, of which the first line says what is wrong and the others
 # what to do, and exits with status 1.
 fail() {

@@ -56,11 +56,8 @@ func main() {
 func run(
 	ctx context.Context, args []string, getenv func(string) string, in io.Reader, out, errOut io.Writer,
 ) int {
-	o, err := parse(args, getenv, out)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return done
-	case err != nil:
+	o, err := parse(args, getenv)
+	if err != nil {
 		_, _ = fmt.Fprintf(errOut, "migrate: %v (-h shows all flags)\n", err)
 		return badUsage
 	}
@@ -72,23 +69,23 @@ func run(
 	return done
 }
 
-func parse(args []string, getenv func(string) string, out io.Writer) (options, error) {
-	var o options
+// flags returns the flags. The head of scripts/migrate describes them.
+func (o *options) flags() *flag.FlagSet {
 	f := flag.NewFlagSet("migrate", flag.ContinueOnError)
-	f.SetOutput(io.Discard)
-	f.StringVar(&o.from, "from", "", "`folder` or file with an export of usage plans; - for a pipe")
-	f.StringVar(&o.policyFile, "policy", "", "`file` to write the policy to, as YAML")
-	f.StringVar(&o.dashboard, "dashboard", "",
-		"`URL` of the dashboard; "+tokenVariable+" must have a machine token with scope write")
-	f.BoolVar(&o.apply, "apply", false, "save the policy and import the keys; the default changes nothing")
-	f.BoolVar(&o.shadow, "shadow", false, "new plans and rules only count: they deny nothing")
-	f.StringVar(&o.reissued, "reissued", "", "`file` for the new secrets of keys whose value cannot be kept")
+	f.SetOutput(io.Discard) // run prints errors itself
+	f.StringVar(&o.from, "from", "", "")
+	f.StringVar(&o.policyFile, "policy", "", "")
+	f.StringVar(&o.dashboard, "dashboard", "", "")
+	f.BoolVar(&o.apply, "apply", false, "")
+	f.BoolVar(&o.shadow, "shadow", false, "")
+	f.StringVar(&o.reissued, "reissued", "", "")
+	return f
+}
+
+func parse(args []string, getenv func(string) string) (options, error) {
+	var o options
+	f := o.flags()
 	if err := f.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			_, _ = io.WriteString(out, "Usage: ./scripts/migrate -from FOLDER|FILE [flags]\n\n")
-			f.SetOutput(out)
-			f.PrintDefaults()
-		}
 		return o, err
 	}
 	o.token = secret(getenv(tokenVariable))

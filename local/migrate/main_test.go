@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -232,7 +233,6 @@ func TestUsage(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", c.args, got, c.want)
 		}
 	}
-	help := command(t, done, nil, "", "-h")
 	page, err := os.ReadFile("../../docs/migrate.md")
 	if err != nil {
 		t.Fatal(err)
@@ -243,8 +243,8 @@ func TestUsage(t *testing.T) {
 	}
 	for _, line := range lines {
 		for _, name := range regexp.MustCompile(`(?:^| )(-[a-z]+)`).FindAllStringSubmatch(line[1], -1) {
-			if !regexp.MustCompile(`(?m)^  ` + name[1] + `\b`).MatchString(help) {
-				t.Errorf("got %s in docs/migrate.md, want a flag of -h", name[1])
+			if new(options).flags().Lookup(name[1][1:]) == nil {
+				t.Errorf("got %s in docs/migrate.md, want a flag", name[1])
 			}
 		}
 	}
@@ -252,11 +252,11 @@ func TestUsage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range regexp.MustCompile(`(?m)^  (-[a-z]+)`).FindAllStringSubmatch(help, -1) {
-		if !strings.Contains(string(script), "#   "+m[1]+" ") {
-			t.Errorf("want flag %s in scripts/migrate", m[1])
+	new(options).flags().VisitAll(func(f *flag.Flag) {
+		if !strings.Contains(string(script), "#   -"+f.Name+" ") {
+			t.Errorf("want flag -%s in scripts/migrate", f.Name)
 		}
-	}
+	})
 }
 
 // bucketOf returns a bucket of the burst, whose window does not exceed the rate.

@@ -48,11 +48,8 @@ func main() {
 
 // run returns the exit status. The counts go to out, the progress to errOut.
 func run(ctx context.Context, args []string, getenv func(string) string, out, errOut io.Writer) int {
-	o, err := parse(args, getenv, out)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return done
-	case err != nil:
+	o, err := parse(args, getenv)
+	if err != nil {
 		_, _ = fmt.Fprintf(errOut, "restore: %v (-h shows all flags)\n", err)
 		return badUsage
 	}
@@ -63,23 +60,18 @@ func run(ctx context.Context, args []string, getenv func(string) string, out, er
 	return done
 }
 
-func parse(args []string, getenv func(string) string, out io.Writer) (options, error) {
+// parse parses the flags, which the head of scripts/restore describes.
+func parse(args []string, getenv func(string) string) (options, error) {
 	var o options
 	var until string
 	f := flag.NewFlagSet("restore", flag.ContinueOnError)
-	f.SetOutput(io.Discard)
-	f.StringVar(&o.journal, "journal", "", "`address` of the journal: s3://BUCKET[/PREFIX] or a folder")
-	f.StringVar(&o.valkey, "valkey", "", "`URL` of the Valkey to restore")
-	f.BoolVar(&o.DryRun, "dry-run", false, "only print what would be done")
-	f.StringVar(&until, "until", "",
-		"`time`, RFC 3339, whose state to restore; later changes are reverted, and stay in the journal")
-	f.BoolVar(&o.Force, "force", false, "revert changes that the journal lacks")
+	f.SetOutput(io.Discard) // run prints errors itself
+	f.StringVar(&o.journal, "journal", "", "")
+	f.StringVar(&o.valkey, "valkey", "", "")
+	f.BoolVar(&o.DryRun, "dry-run", false, "")
+	f.StringVar(&until, "until", "", "")
+	f.BoolVar(&o.Force, "force", false, "")
 	if err := f.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			_, _ = io.WriteString(out, "Usage: ./scripts/restore -journal ADDRESS -valkey URL [flags]\n\n")
-			f.SetOutput(out)
-			f.PrintDefaults()
-		}
 		return o, err
 	}
 	switch {

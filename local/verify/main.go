@@ -41,10 +41,6 @@ func main() {
 // to errOut.
 func run(ctx context.Context, args []string, getenv func(string) string, out, errOut io.Writer) int {
 	o, err := parseOptions(args, getenv)
-	if errors.Is(err, flag.ErrHelp) {
-		printHelp(out)
-		return allAsExpected
-	}
 	if err == nil && o.list {
 		list(out)
 		return allAsExpected
@@ -99,26 +95,23 @@ const (
 	tokenVariable = "VERIFY_TOKEN"
 )
 
+// flags returns the flags. The head of scripts/verify describes them.
 func (o *options) flags() *flag.FlagSet {
 	f := flag.NewFlagSet("verify", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // run prints errors and help itself
-	f.StringVar(&o.rest, "rest", "", "`URL` of a REST API behind Tidegate, with its stage")
-	f.StringVar(&o.http, "http", "", "`URL` of an HTTP API behind Tidegate")
-	f.StringVar(&o.dashboard, "dashboard", "", "`URL` of the dashboard")
-	f.StringVar(&o.path, "path", examplePath, "`path` that takes the calls, in both APIs")
-	f.StringVar(&o.method, "method", http.MethodGet, "`method` of these calls")
-	f.StringVar(&o.body, "body", "", "JSON `body` of these calls")
-	f.StringVar(&o.key, "key", "", "API `key`; default "+keyVariable+" of the environment")
-	f.StringVar(&o.token, "token", "",
-		"machine `token` with scope write, to set and remove an override of the key; default "+
-			tokenVariable+" of the environment")
-	f.StringVar(&o.outputs, "outputs", "",
-		"`file` of cdk deploy --outputs-file, for the URLs without a flag")
-	f.StringVar(&o.stack, "stack", "", "`name` of the stack, for the rows that need the AWS CLI")
-	f.BoolVar(&o.throttle, "throttle", false,
-		"also make bursts of 1,000 and 100 calls, to check the throttles of API Gateway")
-	f.StringVar(&o.json, "json", "", "`file` for the table as JSON")
-	f.BoolVar(&o.list, "list", false, "print every row, and check nothing")
+	f.SetOutput(io.Discard) // run prints errors itself
+	f.StringVar(&o.rest, "rest", "", "")
+	f.StringVar(&o.http, "http", "", "")
+	f.StringVar(&o.dashboard, "dashboard", "", "")
+	f.StringVar(&o.path, "path", examplePath, "")
+	f.StringVar(&o.method, "method", http.MethodGet, "")
+	f.StringVar(&o.body, "body", "", "")
+	f.StringVar(&o.key, "key", "", "")
+	f.StringVar(&o.token, "token", "", "")
+	f.StringVar(&o.outputs, "outputs", "", "")
+	f.StringVar(&o.stack, "stack", "", "")
+	f.BoolVar(&o.throttle, "throttle", false, "")
+	f.StringVar(&o.json, "json", "", "")
+	f.BoolVar(&o.list, "list", false, "")
 	return f
 }
 
@@ -293,13 +286,4 @@ func outputsOfStack(ctx context.Context, aws awsCommand, stack string) (map[stri
 		outputs[output.OutputKey] = output.OutputValue
 	}
 	return outputs, nil
-}
-
-// printHelp prints the flags. The head of scripts/verify says what they mean together.
-func printHelp(out io.Writer) {
-	var o options
-	f := o.flags()
-	f.SetOutput(out)
-	_, _ = io.WriteString(out, "Usage: ./scripts/verify [flags]\n\n")
-	f.PrintDefaults()
 }

@@ -352,27 +352,15 @@ func TestSecretsFromTheEnvironment(t *testing.T) {
 	}
 }
 
-// -h of the program and of the script name every flag. The script also names both
-// variables.
+// The help of the script names every flag and both variables.
 func TestHelp(t *testing.T) {
-	var out, errOut bytes.Buffer
-	if code := run(t.Context(), []string{"-h"}, environment(), &out, &errOut); code != allAsExpected ||
-		errOut.Len() > 0 {
-		t.Fatalf("exit status %d: %s", code, &errOut)
-	}
 	script, err := os.ReadFile("../../scripts/verify")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var o options
-	names := []string{}
-	o.flags().VisitAll(func(f *flag.Flag) { names = append(names, "-"+f.Name) })
+	names := []string{keyVariable, tokenVariable}
+	new(options).flags().VisitAll(func(f *flag.Flag) { names = append(names, "-"+f.Name+" ") })
 	for _, name := range names {
-		if !strings.Contains(out.String(), "\n  "+name) {
-			t.Errorf("want %s in the output of -h", name)
-		}
-	}
-	for _, name := range append(names, keyVariable, tokenVariable) {
 		if !strings.Contains(string(script), name) {
 			t.Errorf("want %s in scripts/verify", name)
 		}
