@@ -37,7 +37,6 @@ require (
 	go.yaml.in/yaml/v3 v3.0.5
 	golang.org/x/crypto v0.54.0
 	golang.org/x/oauth2 v0.37.0
-	golang.org/x/term v0.45.0
 	pgregory.net/rapid v1.3.0
 )
 

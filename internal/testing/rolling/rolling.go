@@ -87,21 +87,6 @@ func NewHistory(spans []Span) *History {
 	return h
 }
 
-// Before returns how many spans are certainly in the window that ends at s: they end
-// before s begins, and begin less than one window before s ends.
-func (h *History) Before(s Span, window time.Duration) int {
-	n := 0
-	for _, other := range h.from(s.Last - window + 1) {
-		if other.First > s.First {
-			break
-		}
-		if other.Last < s.First {
-			n++
-		}
-	}
-	return n
-}
-
 // Around returns how many spans may be in the window that ends at s.
 func (h *History) Around(s Span, window time.Duration) int {
 	n := 0

@@ -30,7 +30,7 @@ const (
 )
 
 // localGateway is a gateway as ./scripts/run starts it, with its Valkey server. The
-// scenario's plans and keys are created and edited there.
+// scenario's plans and keys are created there.
 type localGateway struct {
 	*harness.Server
 	gateway *process.Process
@@ -94,27 +94,28 @@ func (l *localGateway) await(ctx context.Context, ready string) error {
 	}
 }
 
-// populate creates the plans and the keys. It returns the callers and the editor of their
-// limits.
-func (l *localGateway) populate(ctx context.Context, p population) ([]caller, *editor, error) {
+// populate creates the plans and the keys, and returns the callers.
+func (l *localGateway) populate(ctx context.Context, p population) ([]caller, error) {
 	if err := l.Edit(ctx, func(set *policy.Set) {
 		for _, g := range p.groups {
 			set.Plans = append(set.Plans, g.plan)
 		}
 	}); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	e := &editor{store: l.Server}
 	var callers []caller
 	for _, g := range p.groups {
 		made, err := l.Keys(ctx, g.plan.Name, keyEnv, g.keys)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		callers = append(callers, e.callers(g, made)...)
+		for i, k := range made {
+			callers = append(callers, caller{name: fmt.Sprintf("%s %d", g.plan.Name, i+1),
+				credential: k.Secret.Reveal(), plan: g.plan.Name, limits: g.plan.Limits})
+		}
 	}
 	unregistered, err := unregisteredCallers(p.unregistered)
-	return append(callers, unregistered...), e, err
+	return append(callers, unregistered...), err
 }
 
 // unregisteredCallers returns callers without a record. Every second one has a

@@ -13,7 +13,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -25,34 +24,23 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/term"
-
 	"tidegate/internal/limiter"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	width, _, err := term.GetSize(int(os.Stderr.Fd()))
-	if err != nil {
-		width = 0 // no terminal
-	}
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr, width))
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run returns the exit status. width is the terminal's width in columns, 0 if errOut is
-// not a terminal. The gateway also writes to errOut.
-func run(ctx context.Context, args []string, out, errOut io.Writer, width int) int {
+// run returns the exit status. The gateway also writes to errOut.
+func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	o, err := parseOptions(args)
-	if errors.Is(err, flag.ErrHelp) {
-		printHelp(out)
-		return 0
-	}
 	if err != nil {
 		_, _ = fmt.Fprintf(errOut, "load: %v (-h shows all flags)\n", err)
 		return 2
 	}
-	r, err := measure(ctx, o, errOut, width)
+	r, err := measure(ctx, o, errOut)
 	if err == nil {
 		err = r.write(o, out)
 	}
@@ -72,13 +60,12 @@ type session struct {
 	clock   wallClock
 	local   *localGateway // nil with -target
 	target  *target
-	editor  *editor
 	earlier []outcome // calls of probe, which count in the windows of the load's keys
-	output  *progress
+	output  progress
 }
 
-func measure(ctx context.Context, o options, errOut io.Writer, width int) (*result, error) {
-	s := &session{options: o, clock: wallClock{time.Now()}, output: &progress{out: errOut, width: width}}
+func measure(ctx context.Context, o options, errOut io.Writer) (*result, error) {
+	s := &session{options: o, clock: wallClock{time.Now()}, output: progress{errOut}}
 	if err := s.open(ctx, errOut); err != nil {
 		return nil, err
 	}
@@ -171,7 +158,7 @@ func (s *session) load(ctx context.Context) (*result, error) {
 	if s.local != nil {
 		s.output.log("creating keys")
 		var err error
-		if s.target.callers, s.editor, err = s.local.populate(ctx, p); err != nil {
+		if s.target.callers, err = s.local.populate(ctx, p); err != nil {
 			return nil, err
 		}
 	}
@@ -181,30 +168,22 @@ func (s *session) load(ctx context.Context) (*result, error) {
 	}
 	when := p.schedule(s.rate, time.Now(), limits)
 	t := newTally(s.clock.Now(), s.target.expects)
-	unsent, edits, err := s.run(ctx, s.attack(when, t), t)
+	unsent := s.run(ctx, s.attack(when, t), t)
 	r := newResult(s, t)
-	r.Unsent, r.Edits = unsent, edits
-	r.Interrupted = ctx.Err() != nil
-	return r, err
+	r.Unsent, r.Interrupted = unsent, ctx.Err() != nil
+	return r, nil
 }
 
-// run makes the calls and the edits, and shows the progress. It returns the numbers of
-// calls never sent and of edits.
-func (s *session) run(ctx context.Context, a *attack, t *tally) (unsent int64, made int, err error) {
+// run makes the calls and shows the progress. It returns the number of calls never sent.
+func (s *session) run(ctx context.Context, a *attack, t *tally) int64 {
 	meanwhile, stop := context.WithCancel(ctx)
-	defer stop()
-	edited, shown := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(edited)
-		made, err = s.editor.run(meanwhile, s.clock)
-	}()
+	shown := make(chan struct{})
 	go func() {
 		defer close(shown)
 		s.output.follow(meanwhile, s.scenario.name, s.duration, s.clock, t)
 	}()
-	unsent = a.run(ctx)
+	unsent := a.run(ctx)
 	stop()
-	<-edited
 	<-shown
-	return unsent, made, err
+	return unsent
 }

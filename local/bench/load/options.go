@@ -48,7 +48,6 @@ func (t *texts) Set(text string) error {
 }
 
 const (
-	defaultRate     = 200
 	maxRate         = 1_000_000
 	maxDuration     = 24 * time.Hour
 	maxWorkers      = 10_000
@@ -59,29 +58,24 @@ const (
 // raw has the text of flags that parseOptions parses itself.
 type raw struct{ scenario, limit string }
 
+// flags returns the flags. The head of scripts/load describes them.
 func (o *options) flags(r *raw) *flag.FlagSet {
 	f := flag.NewFlagSet("load", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // run prints errors and help itself
-	f.StringVar(&r.scenario, "scenario", "steady", "kind of load: "+scenarioNames())
-	f.Float64Var(&o.rate, "rate", defaultRate, "calls a `second`")
-	f.DurationVar(&o.duration, "duration", 30*time.Second, "duration of the load, 1s to 24h")
-	f.StringVar(&o.json, "json", "", "`file` for the figures in JSON")
-	f.StringVar(&o.target, "target", "", "`URL` to call, instead of a local gateway")
-	f.Var(&o.keys, "key", "API `key` for -target; can be repeated")
-	f.StringVar(&r.limit, "limit", "",
-		"`limits` of those keys, such as 100/10s,1000/10m, if the answers do not have RateLimit-Policy")
-	f.StringVar(&o.api, "api", "rest",
-		"kind of API: `rest`, or http, which answers 403 where a REST API answers 429")
-	f.IntVar(&o.workers, "in-flight", 256,
-		"maximum number of calls in flight, without -target at most -environments; further due calls "+
-			"wait, which counts as latency")
-	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "time-out of a call, 10ms to 1m")
-	f.IntVar(&o.environments, "environments", 50,
-		"maximum number of processes of the check function, without -target")
-	f.BoolVar(&o.noFreeze, "no-freeze", false,
-		"do not freeze functions between calls, although Lambda does")
-	f.Uint64Var(&o.seed, "seed", 1, "seed of the random choice of callers")
-	f.StringVar(&o.bin, "bin", lambda.BinFolder(), "`folder` with the built functions and gateway")
+	f.SetOutput(io.Discard) // run prints errors itself
+	f.StringVar(&r.scenario, "scenario", "steady", "")
+	f.Float64Var(&o.rate, "rate", 200, "")
+	f.DurationVar(&o.duration, "duration", 30*time.Second, "")
+	f.StringVar(&o.json, "json", "", "")
+	f.StringVar(&o.target, "target", "", "")
+	f.Var(&o.keys, "key", "")
+	f.StringVar(&r.limit, "limit", "", "")
+	f.StringVar(&o.api, "api", "rest", "")
+	f.IntVar(&o.workers, "in-flight", 256, "")
+	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "")
+	f.IntVar(&o.environments, "environments", 50, "")
+	f.BoolVar(&o.noFreeze, "no-freeze", false, "")
+	f.Uint64Var(&o.seed, "seed", 1, "")
+	f.StringVar(&o.bin, "bin", lambda.BinFolder(), "")
 	return f
 }
 
@@ -145,9 +139,6 @@ func (o *options) validateTarget() error {
 		return errors.New("-target: must be a URL such as https://api.example.com/prod/orders")
 	case len(o.keys) == 0:
 		return errors.New("-target: needs -key, an API key of the target")
-	case o.scenario.localOnly:
-		return fmt.Errorf("-scenario %s: edits limits, so it cannot be combined with -target",
-			o.scenario.name)
 	}
 	return nil
 }
@@ -181,12 +172,4 @@ func parseLimits(text string) ([]limiter.Limit, error) {
 		limits = append(limits, per(n, span))
 	}
 	return limits, limiter.ValidateAll(limits)
-}
-
-// printHelp prints the flags. The head of scripts/load says what they mean together.
-func printHelp(out io.Writer) {
-	f := new(options).flags(new(raw))
-	f.SetOutput(out)
-	_, _ = io.WriteString(out, "Usage: ./scripts/load [flags]\n\n")
-	f.PrintDefaults()
 }

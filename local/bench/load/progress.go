@@ -10,41 +10,19 @@ import (
 	"time"
 )
 
-// progress shows the state of the load. A terminal gets one line that is rewritten; other
-// outputs get a line every lineEvery.
-type progress struct {
-	out   io.Writer
-	width int // of the terminal in columns; 0 if out is not a terminal
-}
+// progress shows the state of the load, in a line every lineEvery.
+type progress struct{ out io.Writer }
 
-const (
-	terminalEvery = 200 * time.Millisecond
-	lineEvery     = 5 * time.Second
-)
+const lineEvery = 5 * time.Second
 
 // log writes a line.
-func (p *progress) log(format string, arguments ...any) {
-	_, _ = fmt.Fprintf(p.out, "load: "+format+"\n", arguments...)
-}
+func (p progress) log(text string) { _, _ = fmt.Fprintln(p.out, "load: "+text) }
 
 // follow shows the tally until ctx ends.
-func (p *progress) follow(ctx context.Context, name string, duration time.Duration, c clock, t *tally) {
-	every := lineEvery
-	if p.width > 0 {
-		every = terminalEvery
-		defer func() { _, _ = io.WriteString(p.out, "\r\x1b[K") }()
+func (p progress) follow(ctx context.Context, name string, duration time.Duration, c clock, t *tally) {
+	for next := t.began + lineEvery; c.Wait(ctx, next); next += lineEvery {
+		_, _ = fmt.Fprintln(p.out, line(name, next-t.began, duration, t.now()))
 	}
-	for next := t.began + every; c.Wait(ctx, next); next += every {
-		p.show(line(name, next-t.began, duration, t.now()))
-	}
-}
-
-func (p *progress) show(text string) {
-	if p.width > 0 { // cut off, since a line that wraps cannot be rewritten
-		_, _ = fmt.Fprintf(p.out, "\r\x1b[K%.*s", p.width-1, text)
-		return
-	}
-	_, _ = fmt.Fprintln(p.out, text)
 }
 
 // line formats the state of the load.

@@ -19,10 +19,6 @@ func shorter(window time.Duration) time.Duration { return window - window/drift 
 
 func longer(window time.Duration) time.Duration { return window + window/drift }
 
-// propagation is how long after an edit a caller may still be denied by the old limits.
-// It is twice DENY_CACHE.
-const propagation = 200 * time.Millisecond
-
 // windowProof has the fullest rolling windows of one limit.
 type windowProof struct {
 	Plan     string `json:"plan"`
@@ -34,7 +30,6 @@ type windowProof struct {
 	Possible int    `json:"possible"` // maximum of admissions possibly in one rolling window of a caller
 	Caller   string `json:"caller"`   // the caller with the fullest window
 	Over     int    `json:"over"`     // callers with a window certainly above the limit
-	Early    int    `json:"early"`    // admissions certainly above the limit that an edit had set
 }
 
 // proof compares all answers with the limits.
@@ -48,9 +43,8 @@ type proof struct {
 
 // holds reports whether no answer contradicts the limits.
 func (p *proof) holds() bool {
-	return !slices.ContainsFunc(p.Windows, func(w *windowProof) bool {
-		return w.Over > 0 || w.Early > 0
-	}) && p.Unfounded == 0
+	return !slices.ContainsFunc(p.Windows, func(w *windowProof) bool { return w.Over > 0 }) &&
+		p.Unfounded == 0
 }
 
 // prove compares every caller's answers with its limits. outcomes must have all calls
@@ -105,7 +99,7 @@ func (p *proof) add(c caller, e evidence) {
 		return
 	}
 	for _, l := range c.limits {
-		w := p.window(c.plan, l, c.edits != nil)
+		w := p.window(c.plan, l)
 		w.Callers++
 		w.Admitted += len(e.admitted)
 		w.compare(c, e, l)
@@ -114,11 +108,8 @@ func (p *proof) add(c caller, e evidence) {
 }
 
 // window returns the proof of a plan's limit.
-func (p *proof) window(plan string, l limiter.Limit, edited bool) *windowProof {
+func (p *proof) window(plan string, l limiter.Limit) *windowProof {
 	text := l.String()
-	if edited {
-		text += ", edited"
-	}
 	i := slices.IndexFunc(p.Windows, func(w *windowProof) bool { return w.Plan == plan && w.Limit == text })
 	if i >= 0 {
 		return p.Windows[i]
@@ -130,31 +121,14 @@ func (p *proof) window(plan string, l limiter.Limit, edited bool) *windowProof {
 
 // compare compares the admissions of one caller with the limit.
 func (w *windowProof) compare(c caller, e evidence, l limiter.Limit) {
-	requests := l.Requests
-	if c.edits != nil {
-		requests = c.edits.highest()
-		w.Requests = requests
-		w.Early += early(c.edits, e, l.Window)
-	}
 	_, most := rolling.Fullest(e.admitted, shorter(l.Window))
-	if int64(most) > requests {
+	if int64(most) > l.Requests {
 		w.Over++
 	}
 	if w.Caller == "" || most > w.Most {
 		w.Most, w.Caller = most, c.name
 	}
 	w.Possible = max(w.Possible, rolling.Possible(e.admitted, longer(l.Window)))
-}
-
-// early counts admissions while the window was certainly full by the limit then in force.
-func early(edits *timeline, e evidence, window time.Duration) int {
-	h, n := rolling.NewHistory(e.admitted), 0
-	for _, s := range e.admitted {
-		if _, most := edits.between(s.First, s.Last); int64(h.Before(s, shorter(window)))+1 > most {
-			n++
-		}
-	}
-	return n
 }
 
 // unfounded counts denials while every limit certainly had room. It returns 0 for callers
@@ -168,18 +142,11 @@ func unfounded(c caller, e evidence) int {
 	}
 	h, n := rolling.NewHistory(e.possible), 0
 	for _, s := range e.denied {
-		if !slices.ContainsFunc(c.limits, func(l limiter.Limit) bool { return c.full(h, s, l) }) {
+		if !slices.ContainsFunc(c.limits, func(l limiter.Limit) bool {
+			return int64(h.Around(s, longer(l.Window))) >= l.Requests // may have been reached
+		}) {
 			n++
 		}
 	}
 	return n
-}
-
-// full reports whether the limit may have been reached when a call was denied.
-func (c caller) full(h *rolling.History, s rolling.Span, l limiter.Limit) bool {
-	requests := l.Requests
-	if c.edits != nil {
-		requests, _ = c.edits.between(s.First-propagation, s.Last)
-	}
-	return int64(h.Around(s, longer(l.Window))) >= requests
 }

@@ -51,31 +51,6 @@ func TestProofFindsAViolation(t *testing.T) {
 	}
 }
 
-// The proof finds calls that were admitted as before an edit: a lowered limit admits
-// nothing while the window has more.
-func TestProofFindsAnIgnoredEdit(t *testing.T) {
-	edits := newTimeline(3)
-	callers := threePerTen()
-	callers[0].edits = edits
-	calls := []outcome{at(0, admitted, 0, second), at(0, admitted, second, 2*second)}
-	edits.add(limitEdit{begun: 3 * second, acknowledged: 4 * second, requests: 1})
-	for _, c := range []struct {
-		sent  time.Duration
-		early int
-	}{{3500 * time.Millisecond, 0}, {5 * second, 1}, {10 * second, 1}, {12 * second, 0}} {
-		p := prove(callers, append(slices.Clone(calls), at(0, admitted, c.sent, c.sent+100*time.Millisecond)))
-		if got := p.Windows[0].Early; got != c.early {
-			t.Errorf("admitted at %s: got %d early, want %d", c.sent, got, c.early)
-		}
-	}
-	if lowest, highest := edits.between(3500*time.Millisecond, 5*second); lowest != 1 || highest != 3 {
-		t.Errorf("during the edit: got %d to %d, want 1 to 3", lowest, highest)
-	}
-	if edits.highest() != 3 || len(edits.edits) != 2 {
-		t.Errorf("got highest %d of %d edits, want 3 of 1", edits.highest(), len(edits.edits)-1)
-	}
-}
-
 // The proof leaves out unregistered callers, and counts the admissions of callers with
 // unknown limits.
 func TestProofWithoutLimits(t *testing.T) {

@@ -34,7 +34,6 @@ type result struct {
 	Kinds       map[string]int `json:"kinds"`
 	Latency     percentiles    `json:"latency"` // from when calls were due
 	Service     percentiles    `json:"service"` // from when they were sent
-	Edits       int            `json:"edits"`
 	Proof       *proof         `json:"proof"`
 }
 
@@ -122,7 +121,7 @@ func (r *result) print(out io.Writer) {
 	_, _ = fmt.Fprintln(t, "\nrolling windows\tcallers\tadmitted\tfullest\tat most\tlimit\tabove limit\t")
 	for _, w := range r.Proof.Windows {
 		_, _ = fmt.Fprintf(t, "%s, %s\t%d\t%s\t%d\t%d\t%d\t%d\t\n",
-			w.Plan, w.Limit, w.Callers, thousands(w.Admitted), w.Most, w.Possible, w.Requests, w.Over+w.Early)
+			w.Plan, w.Limit, w.Callers, thousands(w.Admitted), w.Most, w.Possible, w.Requests, w.Over)
 	}
 	_ = t.Flush()
 	_, _ = fmt.Fprintf(out, "\n%s\n", r.verdict())
@@ -153,9 +152,9 @@ func (r *result) statuses() string {
 
 // verdict summarises the proof in a few sentences.
 func (r *result) verdict() string {
-	var over, early, held int
+	var over, held int
 	for _, w := range r.Proof.Windows {
-		over, early, held = over+w.Over, early+w.Early, held+w.Callers
+		over, held = over+w.Over, held+w.Callers
 	}
 	sentences := []string{fmt.Sprintf(
 		"No rolling window was above its limit (%s limits of callers, %s admissions).",
@@ -171,10 +170,8 @@ func (r *result) verdict() string {
 		n    int
 		text string
 	}{
-		{early, "BROKEN: %s calls were admitted above a limit that an edit had set."},
 		{r.Proof.Unfounded, "BROKEN: %s calls were denied although every limit had room."},
 		{r.Unexpected, "%s answers were unexpected."},
-		{r.Edits, "Limits were edited %s times during the load."},
 	} {
 		if s.n > 0 {
 			sentences = append(sentences, fmt.Sprintf(s.text, thousands(s.n)))

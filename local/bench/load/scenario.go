@@ -18,7 +18,6 @@ import (
 type scenario struct {
 	name       string
 	population func(rate float64, duration time.Duration) population
-	localOnly  bool // needs a local gateway, since it edits limits
 }
 
 // population has the callers of a load, and the times of their calls.
@@ -31,19 +30,9 @@ type population struct {
 
 // group is a plan and the number of its keys.
 type group struct {
-	plan   policy.Plan
-	keys   int
-	edited edited
+	plan policy.Plan
+	keys int
 }
-
-// edited is how the only limit of a group is edited during the load.
-type edited uint8
-
-const (
-	notEdited  edited = iota
-	planEdited        // by saving the plan
-	overridden        // by overrides of its keys
-)
 
 // perKey is the mean number of calls a second of a key in the scenario steady.
 const perKey = 4
@@ -55,7 +44,6 @@ const maxKeys = 20_000
 var scenarios = []scenario{
 	{name: "steady", population: steady}, {name: "hot", population: hot}, {name: "cold", population: cold},
 	{name: "denied", population: flood}, {name: "boundary", population: boundary},
-	{name: "edits", population: edits, localOnly: true},
 }
 
 func scenarioNames() string {
@@ -158,25 +146,6 @@ func aroundBoundaries(rate float64, now time.Time, limits []limiter.Limit) sched
 	}
 	reach := window / attackReach
 	return around(rate, window, reach, firstBoundary(now, window, reach))
-}
-
-// The limits between which edits alternate.
-const (
-	editedWindow = 2 * time.Second
-	lowLimit     = 20
-	highLimit    = 60
-)
-
-func edits(rate float64, _ time.Duration) population {
-	keys := clamp(rate/(2*highLimit/editedWindow.Seconds()), 2, 200)
-	limit := per(lowLimit, editedWindow)
-	return population{
-		groups: []group{
-			{plan: plan("edited", limit), keys: keys, edited: planEdited},
-			{plan: plan("overridden", limit), keys: 1, edited: overridden},
-		},
-		pick: evenly, schedule: constantly,
-	}
 }
 
 func clamp(x, low, high float64) int { return int(min(max(x, low), high)) }

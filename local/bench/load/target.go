@@ -21,7 +21,6 @@ type caller struct {
 	credential   string
 	plan         string          // callers of one plan share rows of the result
 	limits       []limiter.Limit // nil if unknown
-	edits        *timeline       // edits of the only limit; nil if it is not edited
 	unregistered bool            // the key does not exist
 }
 
