@@ -1,5 +1,5 @@
-// Package site builds a dashboard in this process, as functions/admin does, with two
-// accounts whose password is cheap to check. Benchmarks and screenshots use it.
+// Package site builds a dashboard in this process, as functions/admin does, with an account
+// whose password is cheap to check. Benchmarks and screenshots use it.
 package site
 
 import (

@@ -53,26 +53,20 @@ func logs(h *harness) []ownLimiter {
 	one := func(requests int64, from, to int) limits {
 		return limits{single(h.window, limiter.Log, requests), from, to}
 	}
-	fewer := max(h.keys/100, 1) // subjects whose states take tens of kilobytes
 	return []ownLimiter{
 		{
 			limiter: measuredLimiter{name: "log100", note: "exact log, limit 100"},
 			allowed: one(100, 10, 60), denied: one(100, 100, 100),
 		},
 		{
-			limiter: measuredLimiter{name: "log10000", note: "exact log, limit 10,000", keys: fewer},
+			limiter: measuredLimiter{name: "log10000", note: "exact log, limit 10,000",
+				keys: max(h.keys/100, 1)}, // a state takes tens of kilobytes
 			allowed: one(10_000, 1_000, 6_000), denied: one(10_000, 10_000, 10_000),
-		},
-		{
-			limiter: measuredLimiter{name: "grouped", note: "log, limit 1,000,000 in 10,000 slots",
-				keys: fewer},
-			allowed: one(1_000_000, 100_000, 600_000), denied: one(1_000_000, 1_000_000, 1_000_000),
 		},
 		{
 			limiter: measuredLimiter{name: "three_logs",
 				note: "logs of 100 per 15 minutes, 1,000 per hour and 50,000 per day on one subject"},
-			allowed: limits{three(h.window, limiter.Log, 100), 10, 60},
-			denied:  limits{three(h.window, limiter.Log, 100), 100, 100},
+			allowed: limits{three(h.window), 10, 60}, denied: limits{three(h.window), 100, 100},
 		},
 	}
 }
@@ -83,7 +77,6 @@ func counts(h *harness) []ownLimiter {
 	one := func(a limiter.Algorithm, requests int64) limits {
 		return limits{limits: single(h.window, a, requests)}
 	}
-	each := func(requests int64) limits { return limits{limits: three(h.window, limiter.Counter, requests)} }
 	return []ownLimiter{
 		{
 			limiter: measuredLimiter{name: "counter", note: "two-window counter", windows: true},
@@ -94,15 +87,6 @@ func counts(h *harness) []ownLimiter {
 			allowed: limits{single(h.window, limiter.TokenBucket, limit), bucketFill, bucketFill},
 			denied:  one(limiter.TokenBucket, denyLimit),
 		},
-		{
-			limiter: measuredLimiter{name: "fixed_window", note: "fixed window"},
-			allowed: one(limiter.FixedWindow, limit), denied: one(limiter.FixedWindow, denyLimit),
-		},
-		{
-			limiter: measuredLimiter{name: "three_counters", note: "the same three limits as counters",
-				windows: true},
-			allowed: each(limit), denied: each(denyLimit),
-		},
 	}
 }
 
@@ -110,12 +94,9 @@ func single(window time.Duration, a limiter.Algorithm, requests int64) []limiter
 	return []limiter.Limit{{Requests: requests, Window: window, Algorithm: a}}
 }
 
-func three(window time.Duration, a limiter.Algorithm, requests int64) []limiter.Limit {
-	return []limiter.Limit{
-		{Requests: requests, Window: window, Algorithm: a},
-		{Requests: max(requests, 1_000), Window: 4 * window, Algorithm: a},
-		{Requests: max(requests, 50_000), Window: 96 * window, Algorithm: a},
-	}
+func three(window time.Duration) []limiter.Limit {
+	return []limiter.Limit{{Requests: 100, Window: window}, {Requests: 1_000, Window: 4 * window},
+		{Requests: 50_000, Window: 96 * window}}
 }
 
 func (l limits) check(on *limiter.Limiter) *check {

@@ -47,19 +47,14 @@ type options struct {
 	short  bool // the figures are too rough for bounds
 }
 
-// maxRepeats is bounded by the logs, which begin half full: after 35 turns some are
-// nearly full.
-const maxRepeats = 35
-
 func parse(arguments []string, errors io.Writer) (options, error) {
-	o := options{keys: 100_000, slice: 20_000, pairs: 200, lead: 10 * time.Second}
+	// The logs begin half full: after 35 repeats some are nearly full.
+	o := options{keys: 100_000, slice: 20_000, pairs: 200, repeats: 15, lead: 10 * time.Second}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(errors)
 	flags.BoolVar(&o.short, "short", false, "quick run with fewer keys; do not quote its figures")
 	only := flags.String("only", "",
 		"measure only limiters whose name matches `regexp`, and the limiters that ratios refer to")
-	flags.IntVar(&o.repeats, "repeats",
-		0, fmt.Sprintf("turns of each limiter, 1 to %d (default 15, with -short 3)", maxRepeats))
 	flags.StringVar(&o.output, "o", "bench.json", "`file` for the figures")
 	server := flags.String("server", "valkey-server",
 		"`command` that starts the server, to which settings are added")
@@ -69,15 +64,8 @@ func parse(arguments []string, errors io.Writer) (options, error) {
 	if flags.NArg() > 0 {
 		return o, fmt.Errorf("unknown argument %s", flags.Arg(0))
 	}
-	defaultRepeats := 15
 	if o.short {
-		o.keys, o.slice, o.pairs, o.lead, defaultRepeats = 10_000, 5_000, 100, 3*time.Second, 3
-	}
-	if o.repeats == 0 {
-		o.repeats = defaultRepeats
-	}
-	if o.repeats < 1 || o.repeats > maxRepeats {
-		return o, fmt.Errorf("-repeats is %d: must be 1 to %d", o.repeats, maxRepeats)
+		o.keys, o.slice, o.pairs, o.repeats, o.lead = 10_000, 5_000, 100, 3, 3*time.Second
 	}
 	o.server = strings.Fields(*server)
 	var err error

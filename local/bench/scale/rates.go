@@ -6,16 +6,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
-
-	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
-	"tidegate/internal/store"
 	"tidegate/local/bench/figures"
-	"tidegate/local/bench/harness"
 )
 
 // The number of environments that check at the same time, and the largest number of
@@ -153,43 +148,4 @@ func costsOf(done fleetResult, used []figures.Work) costs {
 		figures.Of("busiest_share", float64(busiest)*float64(len(used))/float64(scripts), "ratio"),
 		figures.Of("hot_shard_us", perCheck(most), "µs"),
 	}
-}
-
-// simple measures a GET of 100 bytes in the same way as checks. ElastiCache Serverless
-// bills a command by its processor time relative to that of such a GET.
-func simple(ctx context.Context, o options) ([]figures.Figure, error) {
-	c, err := openCluster(ctx, 1)
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	const key = "simple"
-	if err := c.Client.Do(ctx,
-		c.Client.B().Set().Key(key).Value(strings.Repeat("v", 100)).Build()).Error(); err != nil {
-		return nil, fmt.Errorf("simple command: %w", err)
-	}
-	clients := make([]valkey.Client, environments)
-	for i := range clients {
-		if clients[i], err = store.Open(ctx, c.URL, storeOptions(true)); err != nil {
-			return nil, err
-		}
-		c.OnClose(clients[i].Close)
-	}
-	return figures.Repeat(o.repeats, func() ([]figures.Figure, error) {
-		used, err := figures.During(ctx, c.nodes, func() error {
-			return harness.Concurrently(len(clients), harness.For(o.slice), func(worker, _ int) error {
-				client := clients[worker]
-				return client.Do(ctx, client.B().Get().Key(key).Build()).Error()
-			})
-		})
-		if err != nil {
-			return nil, err
-		}
-		calls, getting := used[0].Of("get")
-		gets := float64(calls)
-		return []figures.Figure{
-			figure("simple.cpu_us", figures.Micros(used[0].Processor)/gets, "µs"),
-			figure("simple.command_us", figures.Micros(getting)/gets, "µs"),
-		}, nil
-	})
 }

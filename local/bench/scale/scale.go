@@ -50,7 +50,7 @@ type measurement struct {
 }
 
 var measurements = []measurement{
-	{"simple", simple}, {"shards", shards}, {"floods", floods}, {"global", globalLimit}, {"memory", memory},
+	{"shards", shards}, {"floods", floods}, {"global", globalLimit}, {"memory", memory},
 }
 
 // Run runs the benchmark with the flags in args.

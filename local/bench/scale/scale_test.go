@@ -36,7 +36,6 @@ func TestMeasurements(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		"simple.cpu_us", "simple.command_us",
 		"one_limit.shards1.rate", "one_limit.shards2.cpu_us", "one_limit.shards3.per_core",
 		"two_limits.shards1.script_us", "with_usage.shards1.cpu_us",
 		"flood.allowed.cpu_us", "flood.denied.cpu_us", "flood.full_address.cpu_us", "flood.made_up.per_core",
