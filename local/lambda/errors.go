@@ -18,16 +18,8 @@ var ErrThrottled = errors.New("rate exceeded: all environments are busy")
 // FunctionError is an error that the function reported: the returned error of its
 // handler, or its panic.
 type FunctionError struct {
-	Type    string
-	Message string
-	Stack   []Frame // of a panic
-}
-
-// Frame is one line of a stack trace.
-type Frame struct {
-	Path  string `json:"path"`
-	Line  int    `json:"line"`
-	Label string `json:"label"`
+	Type    string `json:"errorType"`
+	Message string `json:"errorMessage"`
 }
 
 func (e *FunctionError) Error() string {
@@ -37,20 +29,12 @@ func (e *FunctionError) Error() string {
 // parseFunctionError parses the payload of the Runtime API's error calls. Any other
 // payload gives a FunctionError too.
 func parseFunctionError(payload []byte) *FunctionError {
-	var reported struct {
-		Type    string          `json:"errorType"`
-		Message string          `json:"errorMessage"`
-		Stack   json.RawMessage `json:"stackTrace"`
-	}
-	if err := json.Unmarshal(payload, &reported); err != nil {
+	var e FunctionError
+	if err := json.Unmarshal(payload, &e); err != nil {
 		return &FunctionError{Type: "Runtime.MalformedError",
 			Message: "the function reported an error that is not JSON"}
 	}
-	e := &FunctionError{Type: reported.Type, Message: reported.Message}
-	if json.Unmarshal(reported.Stack, &e.Stack) != nil {
-		e.Stack = nil
-	}
-	return e
+	return &e
 }
 
 // TimeoutError means that an invocation did not answer in time; its environment was

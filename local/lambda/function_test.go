@@ -189,12 +189,11 @@ func TestFunctionErrors(t *testing.T) {
 	}{
 		{"error of the handler", event{Do: "fail", Text: "Unauthorized"}, func(err error) bool {
 			var e *lambda.FunctionError
-			return errors.As(err, &e) && e.Message == "Unauthorized" && e.Type == "errorString" &&
-				e.Stack == nil
+			return errors.As(err, &e) && e.Message == "Unauthorized" && e.Type == "errorString"
 		}, false},
 		{"panic", event{Do: "panic", Text: "boom"}, func(err error) bool {
 			var e *lambda.FunctionError
-			return errors.As(err, &e) && e.Message == "boom" && len(e.Stack) > 0 && e.Stack[0].Line > 0
+			return errors.As(err, &e) && e.Message == "boom"
 		}, true},
 		{"exit", event{Do: "exit"}, func(err error) bool {
 			var e *lambda.CrashError

@@ -3,7 +3,6 @@ package lambda
 import (
 	"bytes"
 	"crypto/rand"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -104,7 +103,7 @@ func (a *runtimeAPI) response(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "InvalidRequest", "the response body is incomplete")
 		return
 	}
-	out := responseOutcome(body, r.Trailer)
+	out := responseOutcome(body)
 	if !a.answer(r.PathValue("id"), arrived, out) {
 		refuse(w, http.StatusBadRequest, "InvalidRequestID", "no such invocation is running")
 		return
@@ -116,15 +115,11 @@ func (a *runtimeAPI) response(w http.ResponseWriter, r *http.Request) {
 	accept(w)
 }
 
-// responseOutcome checks a response. A runtime that fails while it streams reports the
-// error in trailers.
-func responseOutcome(body []byte, trailer http.Header) outcome {
+// responseOutcome checks a response.
+func responseOutcome(body []byte) outcome {
 	switch {
 	case len(body) > MaxPayload:
 		return outcome{err: &ResponseError{Reason: "it is over 6 MB"}}
-	case trailer.Get("Lambda-Runtime-Function-Error-Type") != "":
-		payload, _ := base64.StdEncoding.DecodeString(trailer.Get("Lambda-Runtime-Function-Error-Body"))
-		return outcome{err: parseFunctionError(payload)}
 	case !json.Valid(body):
 		return outcome{err: &ResponseError{Reason: "it is not JSON"}}
 	}

@@ -106,11 +106,11 @@ func (p *Pool) place(ctx context.Context, environment string, payload []byte) ([
 }
 
 func reportedError(payload []byte) error {
-	var f failure
-	if err := json.Unmarshal(payload, &f); err != nil {
+	var reported lambda.FunctionError
+	if err := json.Unmarshal(payload, &reported); err != nil {
 		return fmt.Errorf("decode a function's error: %w", err)
 	}
-	return &lambda.FunctionError{Type: f.Type, Message: f.Message}
+	return &reported
 }
 
 // reply is an environment's response to an invocation.

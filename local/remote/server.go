@@ -76,16 +76,10 @@ func (s *Server) invoke(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write(answer)
 	case errors.As(err, &reported):
 		w.Header().Set(functionError, "Unhandled")
-		_ = json.NewEncoder(w).Encode(failure{reported.Type, reported.Message})
+		_ = json.NewEncoder(w).Encode(reported)
 	case errors.Is(err, lambda.ErrThrottled): // an invocation runs whose client has gone
 		w.WriteHeader(http.StatusServiceUnavailable)
 	default:
 		http.Error(w, err.Error(), http.StatusBadGateway)
 	}
-}
-
-// failure is the payload of a function's error.
-type failure struct {
-	Type    string `json:"errorType"`
-	Message string `json:"errorMessage"`
 }
