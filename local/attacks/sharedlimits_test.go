@@ -5,7 +5,6 @@ package attacks
 import (
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,18 +18,7 @@ import (
 )
 
 // floodTime is how long each flood lasts.
-func floodTime(t *testing.T) time.Duration {
-	t.Helper()
-	text := os.Getenv("ATTACKS_FLOOD")
-	if text == "" {
-		return 2 * time.Second
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d <= 0 || d > 10*time.Second {
-		t.Fatalf("ATTACKS_FLOOD is %q: must be a duration up to 10s", text)
-	}
-	return d
-}
+const floodTime = 2 * time.Second
 
 // sharedRule is a rule whose limits apply to all callers of a path together.
 func sharedRule(path string, cost int64, limits ...limiter.Limit) policy.Route {
@@ -186,7 +174,7 @@ func TestAttackSharedLimitsFlooded(t *testing.T) {
 			callers := i.refusedCallers(t)
 			_, secret := i.key(t, wide)
 			f := i.flood(t, path, callers)
-			tick := time.NewTicker(floodTime(t) / time.Duration(c.calls))
+			tick := time.NewTicker(floodTime / time.Duration(c.calls))
 			defer tick.Stop()
 			var seen []string
 			for call := range c.calls {

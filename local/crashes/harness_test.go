@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -34,6 +33,7 @@ import (
 	"tidegate/internal/testing/browsertest"
 	"tidegate/internal/testing/built"
 	"tidegate/internal/testing/s3test"
+	"tidegate/internal/testing/syncbuffer"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
 	"tidegate/local/gateway"
@@ -162,7 +162,7 @@ func (w *world) start(s3 *s3test.Server, valkeyURL, binary, restore string, numb
 		})
 		variables["VALKEY_URL"] = gate.url()
 	}
-	log := &lockedBuffer{}
+	log := &syncbuffer.Buffer{}
 	function, err := lambda.Start(lambda.Config{Name: "admin", Binary: e.binary, Env: variables,
 		Concurrency: 4, Timeout: 30 * time.Second, Log: log})
 	if err != nil {
@@ -171,7 +171,7 @@ func (w *world) start(s3 *s3test.Server, valkeyURL, binary, restore string, numb
 	t.Cleanup(func() {
 		function.Close()
 		if t.Failed() {
-			t.Logf("environment %d wrote:\n%s", number, log.tail())
+			t.Logf("environment %d wrote:\n%s", number, log)
 		}
 	})
 	server := httptest.NewServer(&gateway.HTTP{Integration: function})
@@ -272,28 +272,6 @@ func (w *world) checkAudit() {
 	if v, err := w.keys.Audit().Verify(w.t.Context()); err != nil || !v.Good() {
 		w.t.Errorf("the audit: %+v, %v", v, err)
 	}
-}
-
-// lockedBuffer keeps at least the newest 64 KiB of a log.
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	const most = 64 << 10
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.text = append(b.text, p...); len(b.text) > 2*most {
-		b.text = append([]byte(nil), b.text[len(b.text)-most:]...)
-	}
-	return len(p), nil
-}
-
-func (b *lockedBuffer) tail() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return string(b.text)
 }
 
 // processOf returns the process id of a server.

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -35,17 +34,11 @@ type fleetOptions struct {
 }
 
 // deployed is the VALKEY_TIMEOUT of a deployment. calm is a longer one, for tests in
-// which no call may fail even on a busy machine. FAULTS_TIMEOUT replaces calm.
-const deployed = 100 * time.Millisecond
-
-var calm = calmOr(2 * time.Second)
-
-func calmOr(defaultTimeout time.Duration) time.Duration {
-	if d, err := time.ParseDuration(os.Getenv("FAULTS_TIMEOUT")); err == nil {
-		return d
-	}
-	return defaultTimeout
-}
+// which no call may fail even on a busy machine.
+const (
+	deployed = 100 * time.Millisecond
+	calm     = 2 * time.Second
+)
 
 func startFleet(t *testing.T, url string, o fleetOptions) *fleet {
 	t.Helper()
