@@ -5,12 +5,10 @@ package crashes
 import (
 	"context"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -134,144 +132,5 @@ func (f storeFaults) wait(ctx context.Context) {
 	select {
 	case <-slow.C:
 	case <-ctx.Done():
-	}
-}
-
-// valkeyGate is a proxy between an environment and a Valkey. It works until it is closed.
-type valkeyGate struct {
-	*gates
-	target   string // the Valkey's URL
-	end      func() // kills the environment
-	listener net.Listener
-	running  sync.WaitGroup
-
-	mu     sync.Mutex
-	open   map[net.Conn]bool
-	closed bool
-}
-
-// startValkey starts a proxy to Valkey. end kills the environment.
-func (g *gates) startValkey(target string, end func()) (*valkeyGate, error) {
-	listener, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	v := &valkeyGate{gates: g, target: target, end: end, listener: listener, open: map[net.Conn]bool{}}
-	v.running.Go(func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			v.running.Go(func() { v.forward(client) })
-		}
-	})
-	return v, nil
-}
-
-func (v *valkeyGate) url() string { return "valkey://" + v.listener.Addr().String() }
-
-// close ends every connection. Valkey gets nothing that a client sends afterwards.
-func (v *valkeyGate) close() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.closed = true
-	_ = v.listener.Close() // ends the loop of startValkey
-	for c := range v.open {
-		_ = c.Close() // either side may have closed it
-	}
-}
-
-// register adds connections for close. It reports false if the gate is closed.
-func (v *valkeyGate) register(connections ...net.Conn) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for _, c := range connections {
-		if v.closed {
-			_ = c.Close() // an unused connection
-			continue
-		}
-		v.open[c] = true
-	}
-	return !v.closed
-}
-
-func (v *valkeyGate) unregister(connections ...net.Conn) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for _, c := range connections {
-		delete(v.open, c)
-	}
-}
-
-func (v *valkeyGate) isClosed() bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.closed
-}
-
-// forward forwards one connection in chunks. An environment sends no further chunk before
-// it has read the answer.
-func (v *valkeyGate) forward(client net.Conn) {
-	server, err := net.Dial("tcp", strings.TrimPrefix(v.target, "valkey://"))
-	if err != nil {
-		_ = client.Close() // the client sees a failed connection
-		return
-	}
-	if !v.register(client, server) {
-		return
-	}
-	defer v.unregister(client, server)
-	ending := make(chan struct{})
-	var both sync.WaitGroup
-	both.Go(func() { // forwards the answers
-		_, _ = io.Copy(client, &answers{server, ending, v.end})
-		_ = client.Close() // ends the other direction
-	})
-	buffer := make([]byte, 64<<10)
-	for {
-		n, err := client.Read(buffer)
-		if err != nil {
-			break
-		}
-		before, after := v.pass()
-		if before {
-			v.end()
-			break
-		}
-		if after {
-			close(ending)
-		}
-		if v.isClosed() {
-			break
-		}
-		if _, err := server.Write(buffer[:n]); err != nil || after {
-			break
-		}
-	}
-	select {
-	case <-ending: // the goroutine above ends with the answer
-	default:
-		_ = server.Close() // ends the goroutine above
-	}
-	both.Wait()
-	_ = server.Close() // may be the second time
-}
-
-// answers reads a server's answers up to the one at which the environment ends.
-type answers struct {
-	server net.Conn
-	ending chan struct{}
-	end    func()
-}
-
-func (a *answers) Read(buffer []byte) (int, error) {
-	n, err := a.server.Read(buffer)
-	select {
-	case <-a.ending:
-		a.end()
-		return 0, io.EOF
-	default:
-		return n, err
 	}
 }

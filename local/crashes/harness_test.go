@@ -151,16 +151,9 @@ func (w *world) start(s3 *s3test.Server, valkeyURL, binary, restore string, numb
 		"AWS_SECRET_ACCESS_KEY": os.Getenv("AWS_SECRET_ACCESS_KEY"),
 	}
 	if !strings.Contains(valkeyURL, "cluster") {
-		gate, err := e.startValkey(valkeyURL, e.kill)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			gate.close()
-			e.kill()
-			gate.running.Wait()
-		})
-		variables["VALKEY_URL"] = gate.url()
+		proxy := valkeytest.StartProxy(t, valkeyURL, nil)
+		proxy.EndClient(e.pass, e.kill)
+		variables["VALKEY_URL"] = proxy.URL()
 	}
 	log := &syncbuffer.Buffer{}
 	function, err := lambda.Start(lambda.Config{Name: "admin", Binary: e.binary, Env: variables,

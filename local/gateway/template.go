@@ -135,7 +135,8 @@ func (t template) rest() (RESTRules, error) {
 	for _, r := range responses {
 		for name, source := range r.ResponseParameters {
 			if !strings.HasPrefix(source, "'") && !strings.HasPrefix(source, "context.") {
-				return RESTRules{}, fmt.Errorf("%s of %s is %s: %w", name, r.ResponseType, source, errNotEmulated)
+				return RESTRules{}, fmt.Errorf("%s of %s is %s: %w", name, r.ResponseType, source,
+					errNotEmulated)
 			}
 		}
 		status, err := strconv.Atoi(r.StatusCode)

@@ -26,6 +26,8 @@ type Proxy struct {
 	word   []byte        // in the requests whose replies are dropped
 	drops  int           // replies still to drop
 	admit  func(login []byte) bool
+	ends   func() (before, after bool)
+	end    func()
 }
 
 // link is one connection through the proxy.
@@ -33,6 +35,7 @@ type link struct {
 	client, server net.Conn
 	replied        bool
 	silent, drop   bool
+	ends           bool // with the next reply
 }
 
 // StartProxy starts a proxy to the server at url. With secure, its clients use TLS.
@@ -98,6 +101,14 @@ func (p *Proxy) Admit(admit func(login []byte) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.admit = admit
+}
+
+// EndClient makes the proxy ask at each request whether the client ends: before the request
+// arrives, or once its reply arrives. Then it calls end, and closes the connection.
+func (p *Proxy) EndClient(ends func() (before, after bool), end func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ends, p.end = ends, end
 }
 
 // Redirect makes new connections reach the server at url, as the name of a primary does
@@ -168,6 +179,7 @@ func (p *Proxy) add(l *link) bool {
 var (
 	errDropped  = errors.New("the reply is dropped")
 	errRejected = errors.New("the login is rejected")
+	errEnded    = errors.New("the client ends")
 )
 
 // pass copies the data that inspect returns from one side to the other. It ends the link
@@ -202,6 +214,14 @@ func (p *Proxy) request(l *link, data []byte) ([]byte, error) {
 		_, _ = l.client.Write([]byte("-WRONGPASS invalid username-password pair\r\n")) // the link ends
 		return nil, errRejected
 	}
+	if p.ends != nil {
+		before, after := p.ends()
+		if before {
+			p.end()
+			return nil, errEnded
+		}
+		l.ends = after
+	}
 	if p.drops > 0 && bytes.Contains(data, p.word) {
 		p.drops--
 		l.drop = true
@@ -218,6 +238,9 @@ func (p *Proxy) reply(l *link, data []byte) ([]byte, error) {
 		return nil, nil
 	case l.drop:
 		return nil, errDropped
+	case l.ends:
+		p.end()
+		return nil, errEnded
 	}
 	return data, nil
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,6 +62,23 @@ func TestProxyFaults(t *testing.T) {
 	for key, want := range map[string]string{"silent": ":1\r\n", "dropped": ":2\r\n"} {
 		if reply, err := exchange(fresh, freshReader, "INCR "+key); err != nil || reply != want {
 			t.Errorf("%s: %q, %v, want %s", key, reply, err, strings.TrimSpace(want))
+		}
+	}
+}
+
+// EndClient ends a client before its request arrives, or once the reply arrives.
+func TestProxyEndsClients(t *testing.T) {
+	p := StartProxy(t, Start(t), nil)
+	for _, c := range []struct {
+		before, after bool
+		reply         string
+	}{{false, false, ":1\r\n"}, {true, false, ""}, {false, true, ""}, {false, false, ":3\r\n"}} {
+		var ended atomic.Bool
+		p.EndClient(func() (bool, bool) { return c.before, c.after }, func() { ended.Store(true) })
+		client, reader := dialTo(t, p)
+		if reply, _ := exchange(client, reader, "INCR key"); reply != c.reply ||
+			ended.Load() != (c.before || c.after) {
+			t.Errorf("%+v: got %q, ended %t", c, reply, ended.Load())
 		}
 	}
 }
