@@ -281,28 +281,12 @@ func TestHeadCostsAsMuchAsGet(t *testing.T) {
 					if i == 0 {
 						want = http.StatusOK
 					}
-					if got := statusOf(t, method, server.URL+"/report", api.header,
-						secret.Reveal()); got != want {
+					got, _, _ := send(t, method, server.URL+"/report", api.header, secret.Reveal())
+					if got != want {
 						t.Errorf("after %s, call %d, %s: %d, want %d", first, i+1, method, got, want)
 					}
 				}
 			}
 		})
 	}
-}
-
-func statusOf(t *testing.T, method, url, header, value string) int {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set(header, value)
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 30 * time.Second}
-	response, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = response.Body.Close()
-	return response.StatusCode
 }

@@ -37,18 +37,9 @@ const idleTime = 5 * time.Second
 // too.
 const valkeyTimeout = 2 * time.Second
 
-// functions are the built Lambda functions. Both APIs share one authorizer, as on AWS.
-type functions struct {
-	check, admin         *lambda.Function
-	backend, httpBackend gateway.Invoker
-}
-
-// invokers are the functions that the gateways invoke.
+// invokers are the functions that the gateways invoke. Both APIs share one authorizer, as
+// on AWS.
 type invokers struct{ check, admin, backend, httpBackend gateway.Invoker }
-
-func (f *functions) invokers() invokers {
-	return invokers{check: f.check, admin: f.admin, backend: f.backend, httpBackend: f.httpBackend}
-}
 
 // ownVariables are the variables that this program or its flags set.
 var ownVariables = []string{
@@ -71,11 +62,11 @@ func environment(names []string, getenv func(string) string, defaults, own map[s
 	return all
 }
 
-// startFunctions starts check and admin. exampleURL is the address of the calls that pages
-// suggest.
+// startFunctions starts check and admin, which stop ends. exampleURL is the address of the
+// calls that pages suggest.
 func startFunctions(
 	o options, r *registrar, l *login, exampleURL string, getenv func(string) string, errOut io.Writer,
-) (*functions, error) {
+) (f invokers, stop func(), err error) {
 	log := &startLog{out: errOut, verbose: o.verbose}
 	level := "info"
 	if o.verbose {
@@ -87,7 +78,7 @@ func startFunctions(
 	checkFunction.Idle = idleTime
 	check, err := lambda.Start(checkFunction)
 	if err != nil {
-		return nil, log.explain(err)
+		return f, nil, log.explain(err)
 	}
 	admin, err := lambda.Start(o.function("admin", adminTimeout, log, environment(config.AdminVariables,
 		getenv, map[string]string{"LOG_LEVEL": level}, map[string]string{
@@ -96,15 +87,15 @@ func startFunctions(
 		})))
 	if err != nil {
 		check.Close()
-		return nil, log.explain(err)
+		return f, nil, log.explain(err)
 	}
 	log.markStarted()
 	backend := echo.Backend{Origin: o.corsOrigin}
-	f := &functions{check: check, admin: admin, backend: backend, httpBackend: backend}
+	f = invokers{check: check, admin: admin, backend: backend, httpBackend: backend}
 	if o.httpDeny == denyInContext {
 		f.httpBackend = guardedBackend()
 	}
-	return f, nil
+	return f, func() { admin.Close(); check.Close() }, nil
 }
 
 // function returns the configuration of a function. It has one warm environment, so that
@@ -121,11 +112,6 @@ func (o *options) function(name string, timeout time.Duration, log io.Writer,
 		NoFreeze:    o.noFreeze,
 		Log:         log,
 	}
-}
-
-func (f *functions) close() {
-	f.admin.Close()
-	f.check.Close()
 }
 
 // startLog buffers the functions' log until they have started. Then it shows only

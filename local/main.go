@@ -74,12 +74,12 @@ func serve(ctx context.Context, o options, getenv func(string) string, out, errO
 	if err != nil {
 		return err
 	}
-	functions, err := startFunctions(o, registry, login, url(listeners.rest)+"/hello", getenv, errOut)
+	functions, stop, err := startFunctions(o, registry, login, url(listeners.rest)+"/hello", getenv, errOut)
 	if err != nil {
 		return err
 	}
-	defer functions.close()
-	servers, err := startServers(listeners, functions.invokers(), o.corsOrigin, log)
+	defer stop()
+	servers, err := startServers(listeners, functions, o.corsOrigin, log)
 	if err != nil {
 		return err
 	}

@@ -91,7 +91,13 @@ func (p *program) key(plan string) string { return p.ready["keys"].(map[string]a
 
 func request(t *testing.T, url string, header ...string) (int, http.Header, string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	return send(t, http.MethodGet, url, header...)
+}
+
+// send makes a request on a connection of its own.
+func send(t *testing.T, method, url string, header ...string) (int, http.Header, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
