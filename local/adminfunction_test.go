@@ -124,15 +124,21 @@ func cookieOf(r reply) string {
 	return strings.Join(all, "; ")
 }
 
-// token returns a machine token of scope write, made with the operator's own pepper.
-func (a adminFunction) token(t *testing.T) string {
+// machineToken returns a machine token of a scope, made with the operator's own pepper.
+func (a adminFunction) machineToken(t *testing.T, scope token.Scope) string {
 	t.Helper()
 	_, secret, err := token.NewStore(a.client, apikey.Pepper(checkPepper)).Create(t.Context(), token.New{
-		Name: "a test", Scope: token.Write, Expires: time.Now().Add(time.Hour),
+		Name: "a test", Scope: scope, Expires: time.Now().Add(time.Hour),
 		By: audit.Actor{Kind: "user", Name: "tester"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return "Bearer " + secret.Reveal()
+	return secret.Reveal()
+}
+
+// token returns the Authorization of a machine token of scope write.
+func (a adminFunction) token(t *testing.T) string {
+	t.Helper()
+	return "Bearer " + a.machineToken(t, token.Write)
 }

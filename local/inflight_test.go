@@ -10,16 +10,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/akrylysov/algnhsa"
 
 	"tidegate/functions/admin/auth/token"
-	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/valkeytest"
+	"tidegate/internal/testing/waiting"
 	"tidegate/local/gateway"
 	"tidegate/web/middleware"
 )
@@ -41,30 +39,6 @@ func (b reports) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(<-b.end)
 }
 
-// within receives from a channel within a minute.
-func within[T any](t *testing.T, what string, c <-chan T) (received T) {
-	t.Helper()
-	select {
-	case received = <-c:
-	case <-time.After(time.Minute):
-		t.Fatalf("waited a minute for %s", what)
-	}
-	return received
-}
-
-// settleToken returns a machine token of scope settle.
-func (a adminFunction) settleToken(t *testing.T) string {
-	t.Helper()
-	_, secret, err := token.NewStore(a.client, apikey.Pepper(checkPepper)).Create(t.Context(), token.New{
-		Name: "reports", Scope: token.Settle, Expires: time.Now().Add(time.Hour),
-		By: audit.Actor{Kind: "user", Name: "tester"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return secret.Reveal()
-}
-
 // The policy of docs/backends.md admits two calls in flight. When a call ends, even
 // with an error, it gives back what it took.
 func TestCallsInFlight(t *testing.T) {
@@ -82,7 +56,7 @@ func TestCallsInFlight(t *testing.T) {
 
 	backend := reports{make(chan struct{}), make(chan int)}
 	limits := middleware.Middleware{Source: authorizerContext,
-		Settler: &middleware.Settler{URL: admin.url, Token: admin.settleToken(t)}}
+		Settler: &middleware.Settler{URL: admin.url, Token: admin.machineToken(t, token.Settle)}}
 	api := httptest.NewServer(&gateway.HTTP{Authorizer: f, Simple: true, Integration: algnhsa.New(
 		limits.Wrap(backend), &algnhsa.Options{RequestType: algnhsa.RequestTypeAPIGatewayV2})})
 	t.Cleanup(api.Close)
@@ -100,10 +74,10 @@ func TestCallsInFlight(t *testing.T) {
 		_ = response.Body.Close()
 		answers <- reply{status: response.StatusCode, header: response.Header}
 	}
-	begins := func() { go call(); within(t, "a call to begin", backend.began) }
+	begins := func() { go call(); waiting.For(t, "a call to begin", backend.began) }
 	denied := func() {
 		go call()
-		got := within(t, "a denial", answers)
+		got := waiting.For(t, "a denial", answers)
 		wait, _ := strconv.Atoi(got.header.Get("Retry-After"))
 		if got.status != http.StatusTooManyRequests || wait < 1 || wait > 600 {
 			t.Errorf("a third call: got %d %v, want 429 and a wait of 1 to 600 s", got.status, got.header)
@@ -111,7 +85,7 @@ func TestCallsInFlight(t *testing.T) {
 	}
 	ends := func(status int) reply {
 		backend.end <- status
-		got := within(t, "a call to end", answers)
+		got := waiting.For(t, "a call to end", answers)
 		if got.status != status {
 			t.Errorf("%d %v, want %d", got.status, got.header, status)
 		}

@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -30,9 +29,11 @@ import (
 	"tidegate/internal/testing/built"
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/storetest"
+	"tidegate/internal/testing/syncbuffer"
 	"tidegate/internal/testing/tier"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
+	"tidegate/local/process"
 )
 
 const localPepper = "a pepper of at least thirty-two bytes, for tests"
@@ -56,71 +57,35 @@ type site struct {
 func startLocal(t *testing.T, flags ...string) *site {
 	t.Helper()
 	tier.Two(t, "waits for windows of 10 s")
-	valkey := valkeytest.Start(t)
-	g := &gateways{}
-	s, err := g.start(t, append(flags, "-valkey", valkey)...)
+	valkey, dir := valkeytest.Start(t), built.Folder(t, programs)
+	ready := filepath.Join(t.TempDir(), "ready.json")
+	cmd := exec.Command(filepath.Join(dir, "local"), append(flags, "-bin", dir, "-ready-file", ready,
+		"-rest", "127.0.0.1:0", "-http", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-valkey", valkey)...)
+	cmd.Env = append(os.Environ(), "KEY_PEPPER="+localPepper)
+	var log syncbuffer.Buffer
+	cmd.Stdout, cmd.Stderr = &log, &log
+	p, err := process.Start(cmd)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { g.stop(t) })
-	s.prepare(t, valkey)
-	return &s
-}
-
-// gateways is a running program of ./scripts/run.
-type gateways struct {
-	process *os.Process
-	log     bytes.Buffer  // complete when ended is closed
-	ended   chan struct{} // closed when the process ends
-	err     error         // of the process, when ended is closed
-}
-
-// start starts the program. It returns when the program is ready, or an error if it ends
-// before.
-func (g *gateways) start(t *testing.T, flags ...string) (site, error) {
-	t.Helper()
-	dir := built.Folder(t, programs)
-	ready := filepath.Join(t.TempDir(), "ready.json")
-	cmd := exec.Command(filepath.Join(dir, "local"), append(flags, "-bin", dir, "-ready-file", ready,
-		"-rest", "127.0.0.1:0", "-http", "127.0.0.1:0", "-admin", "127.0.0.1:0")...)
-	cmd.Env = append(os.Environ(), "KEY_PEPPER="+localPepper)
-	cmd.Stdout, cmd.Stderr = &g.log, &g.log
-	if err := cmd.Start(); err != nil {
-		return site{}, err
-	}
-	g.process, g.ended = cmd.Process, make(chan struct{})
-	go func() {
-		g.err = cmd.Wait()
-		close(g.ended)
-	}()
+	t.Cleanup(func() {
+		p.Terminate(waiting.Timeout)
+		if p.Kill(); p.Err() != nil {
+			t.Errorf("the gateways ended with %v\n%s", p.Err(), log.String())
+		}
+	})
 	var s site
 	waiting.Until(t, "the ready file", func() bool {
+		select {
+		case <-p.Done():
+			t.Fatal("the gateways ended before they were ready")
+		default:
+		}
 		text, err := os.ReadFile(ready)
-		return g.hasEnded() || err == nil && json.Unmarshal(text, &s) == nil
+		return err == nil && json.Unmarshal(text, &s) == nil
 	})
-	if g.hasEnded() {
-		return site{}, fmt.Errorf("the gateways ended before they were ready: %w\n%s", g.err, g.log.Bytes())
-	}
-	return s, nil
-}
-
-func (g *gateways) hasEnded() bool {
-	select {
-	case <-g.ended:
-		return true
-	default:
-		return false
-	}
-}
-
-func (g *gateways) stop(t *testing.T) {
-	_ = g.process.Signal(syscall.SIGTERM)
-	kill := time.AfterFunc(waiting.Timeout, func() { _ = g.process.Kill() })
-	defer kill.Stop()
-	<-g.ended
-	if g.err != nil {
-		t.Errorf("the gateways ended with %v\n%s", g.err, g.log.Bytes())
-	}
+	s.prepare(t, valkey)
+	return &s
 }
 
 // prepare creates the key and a machine token.
