@@ -11,10 +11,8 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -30,10 +28,11 @@ const (
 )
 
 // ErrNotInstalled means that PATH has no server to start.
-var ErrNotInstalled = errors.New("neither valkey-server nor redis-server 7 or later is on PATH")
+var ErrNotInstalled = errors.New(
+	"valkey-server is not on PATH: ./scripts/install-test-tools valkey installs it")
 
-// Installed starts the valkey-server (or redis-server 7 or later) found on PATH, without
-// persistence and in a folder of its own.
+// Installed starts the valkey-server found on PATH, without persistence and in a folder of
+// its own.
 func Installed(ctx context.Context) (*Server, error) { return installed(ctx) }
 
 // installed starts the server with more settings, such as "--cluster-enabled", "yes".
@@ -46,7 +45,7 @@ func installed(ctx context.Context, settings ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Name = filepath.Base(path) + " " + version
+	s.Name = "valkey-server " + version
 	return s, nil
 }
 
@@ -72,27 +71,21 @@ func ByCommand(ctx context.Context, command []string, settings ...string) (*Serv
 	return nil, fmt.Errorf("start %s: %w", name, err)
 }
 
-var versionField = regexp.MustCompile(`\bv=((\d+)[.\d]*)`)
+var versionField = regexp.MustCompile(`\bv=([\d.]+)`)
 
+// find returns the server's path and version; "" for a version of an unknown form.
 func find(ctx context.Context) (path, version string, err error) {
-	for _, name := range []string{"valkey-server", "redis-server"} {
-		path, err := exec.LookPath(name)
-		if err != nil {
-			continue
-		}
-		out, err := exec.CommandContext(ctx, path, "--version").Output()
-		if err != nil {
-			return "", "", fmt.Errorf("run %s --version: %w", name, err)
-		}
-		found := versionField.FindSubmatch(out)
-		if found == nil {
-			continue
-		}
-		if major, err := strconv.Atoi(string(found[2])); err == nil && major >= 7 {
-			return path, string(found[1]), nil
-		}
+	if path, err = exec.LookPath("valkey-server"); err != nil {
+		return "", "", ErrNotInstalled
 	}
-	return "", "", ErrNotInstalled
+	out, err := exec.CommandContext(ctx, path, "--version").Output()
+	if err != nil {
+		return "", "", fmt.Errorf("run valkey-server --version: %w", err)
+	}
+	if found := versionField.FindSubmatch(out); found != nil {
+		version = string(found[1])
+	}
+	return path, version, nil
 }
 
 // launch starts the server on a free port and waits until it answers.

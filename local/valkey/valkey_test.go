@@ -99,20 +99,9 @@ func TestInstalledLeavesNothing(t *testing.T) {
 }
 
 func TestInstalledNeedsAServer(t *testing.T) {
-	for name, script := range map[string]string{"": "",
-		"redis-server": "#!/bin/sh\necho Redis server v=6.2.1\n"} {
-		t.Run(strconv.Quote(name), func(t *testing.T) {
-			dir := t.TempDir()
-			if name != "" {
-				if err := os.WriteFile(dir+"/"+name, []byte(script), 0o700); err != nil {
-					t.Fatal(err)
-				}
-			}
-			t.Setenv("PATH", dir)
-			if _, err := valkey.Installed(t.Context()); !errors.Is(err, valkey.ErrNotInstalled) {
-				t.Errorf("got %v, want ErrNotInstalled", err)
-			}
-		})
+	t.Setenv("PATH", t.TempDir())
+	if _, err := valkey.Installed(t.Context()); !errors.Is(err, valkey.ErrNotInstalled) {
+		t.Errorf("got %v, want ErrNotInstalled", err)
 	}
 }
 
