@@ -246,6 +246,31 @@ func TestReservationsCross(t *testing.T) {
 	wantCrossed("900 reserved and given back", own+" 80", "group "+policy.GroupID("acme")+" 45")
 }
 
+// After a reset of a key its thresholds are reported again, also by an environment that
+// remembers the reports before.
+func TestResetsReportAgain(t *testing.T) {
+	w := newWorld(t, func(s *policy.Set) {
+		s.Plans = []policy.Plan{{Name: "free",
+			Limits: []limiter.Limit{notifying(10, limiter.FixedWindow, 50)}}}
+		s.Routes = []policy.Route{{Name: "orders", Cost: 1, Pattern: route.Pattern{Path: "/orders"},
+			PerKey: []limiter.Limit{notifying(10, limiter.FixedWindow, 50)}}}
+	})
+	call, e := w.key(t, "free"), w.environment(t)
+	for want := 1; want <= 2; want++ {
+		for range 10 {
+			e.call(t, call, false)
+		}
+		for _, scope := range []string{"key ", "route "} {
+			if got := w.lines.events(t)[scope+call.Subject+" 50"]; got != want {
+				t.Errorf("after %d resets: got %d reports of the %slimit, want %d", want-1, got, scope, want)
+			}
+		}
+		if _, err := w.Reset(t.Context(), call.Subject, byTest); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A flood of unregistered callers leaves room for registered callers, in the list and in
 // the log.
 func TestFloodOfUnregisteredCallers(t *testing.T) {

@@ -7,8 +7,9 @@
 // A threshold of a limit on one subject is reported once until the limit resets: until
 // the end of a fixed window or a calendar period, and in a rolling window until what was
 // used at the report has left it. So a caller whose use of a rolling window hovers around
-// a threshold causes one event in each window. After an edit of the limit, the threshold
-// is reported again. A mark in Valkey records each report. Each environment remembers
+// a threshold causes one event in each window. After an edit of the limit or of the
+// caller's record, and after a reset, the threshold is reported again. A mark in Valkey
+// records each report. Each environment remembers
 // marks, which saves the round trip.
 //
 // The report is sent after the call's answer and before the next call. An environment
@@ -158,34 +159,41 @@ type Event struct {
 	Max       int64     `json:"max"`
 	Resets    time.Time `json:"resets"` // when the limit is unused if nobody calls
 
-	class string // of the caller, as in crossing.lua
+	class   string // of the caller, as in crossing.lua
+	version int64  // of the record of the caller that the limit is on; 0 for other subjects
 }
 
 // Call is the call that crossed thresholds.
 type Call struct {
 	KeyID, KeyName, Group, Plan, Rule string
+	Version                           int64 // of the caller's record; 0 without one
 	Kind                              policy.Kind
 }
 
 // ResultOf returns the call of a check's result.
 func ResultOf(r *enforce.Result, kind policy.Kind) Call {
 	return Call{KeyID: r.ID, KeyName: r.Name, Group: r.Group, Plan: r.Plan, Rule: r.Rule,
-		Kind: kind}
+		Version: r.KeyVersion, Kind: kind}
 }
 
 // SettlementOf returns the call of a settlement.
 func SettlementOf(s *enforce.Settlement) Call {
-	return Call{KeyID: s.ID, KeyName: s.Name, Group: s.Group, Plan: s.Plan, Rule: s.Rule, Kind: policy.APIKey}
+	return Call{KeyID: s.ID, KeyName: s.Name, Group: s.Group, Plan: s.Plan, Rule: s.Rule,
+		Version: s.KeyVersion, Kind: policy.APIKey}
 }
 
 func (c Call) event(x enforce.Crossing) Event {
-	return Event{
+	e := Event{
 		Time: x.At, KeyID: c.KeyID, KeyName: c.KeyName, Group: c.Group, Plan: c.Plan, Rule: c.Rule,
 		Scope: x.Scope, Subject: x.Subject,
 		Limit:     answer.NameOf(enforce.LimitState{Usage: x.Usage, Scope: x.Scope}),
 		Threshold: x.Percent, Used: x.Used(), Max: x.Limit.Requests, Resets: x.At.Add(x.Reset),
 		class: c.class(x.Scope),
 	}
+	if x.Scope == policy.ScopeKey || x.Scope == policy.ScopeRoute {
+		e.version = c.Version
+	}
+	return e
 }
 
 // class returns the class of a report about a limit with a scope. A limit on addresses
@@ -206,11 +214,12 @@ func (c Call) class(scope string) string {
 	return "u"
 }
 
-// mark returns the name of the event's mark: a hash of the subject, the limit and the
-// threshold.
+// mark returns the name of the event's mark: a hash of the subject, the limit, the
+// threshold and the version of the caller's record.
 func (e *Event) mark() string {
 	h := sha256.New()
-	for _, part := range []string{e.Subject, e.Scope, e.owner(), e.Limit, strconv.Itoa(e.Threshold)} {
+	for _, part := range []string{e.Subject, e.Scope, e.owner(), e.Limit, strconv.Itoa(e.Threshold),
+		strconv.FormatInt(e.version, 10)} {
 		h.Write(append([]byte{byte(len(part) >> 8), byte(len(part))}, part...))
 	}
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:12])

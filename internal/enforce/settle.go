@@ -74,6 +74,7 @@ type Settlement struct {
 	Now     time.Time // server time
 
 	ID, Name, Group, Plan, Rule string // of the key, its group and plan, and the route rule
+	KeyVersion                  int64  // 0 without a record
 	// Crossings are the thresholds of limits that the difference crossed.
 	Crossings crossings
 
@@ -147,6 +148,7 @@ type ownStates struct {
 	group          string
 	plan           string
 	rule           string
+	version        int64  // of the record; 0 without one
 	recordVersion  string // version of the record in 4 bytes; empty without a record
 	overrideEnds   string // microseconds since 1970; empty without an end or override
 	overrideActive bool
@@ -163,7 +165,7 @@ func (c *Checker) readOwnStates(ctx context.Context, set *compiled.Set, r *reser
 	if err != nil {
 		return ownStates{}, fmt.Errorf("enforce: settle: %w", err)
 	}
-	if k.Version > 0 {
+	if own.version = k.Version; k.Version > 0 {
 		own.recordVersion = string(binary.BigEndian.AppendUint32(nil, uint32(k.Version)))
 	}
 	override, _ := set.OverrideOf(k, at)
@@ -248,6 +250,7 @@ func (c *Checker) trySettle(ctx context.Context, set *compiled.Set, own ownState
 	}
 	s.Now = policyset.TimeAt(reply[1:])
 	s.Name, s.Group, s.Plan, s.Rule, s.forgive = own.name, own.group, own.plan, own.rule, own.forgive
+	s.KeyVersion = own.version
 	rest := reply[8:]
 	for _, state := range own.states {
 		if rest, err = s.addCharge(state, s.Actual-r.Cost, rest); err != nil {
