@@ -220,8 +220,8 @@ func (k *Key) Validate(set *Set, old Key) error {
 	case k.Group != "":
 		fields.add("group", GroupProblem(k.Group))
 	}
-	fields.add("expires", timeProblem(k.Expires))
-	fields.add("bannedUntil", timeProblem(k.Banned))
+	fields.add("expires", TimeProblem(k.Expires))
+	fields.add("bannedUntil", TimeProblem(k.Banned))
 	if k.Override != nil && !reflect.DeepEqual(k.Override, old.Override) {
 		fields = append(fields, k.Override.errors("override.", set)...)
 	}
@@ -238,7 +238,7 @@ func (o *Override) errors(at string, set *Set) []FieldError {
 	fields := fieldErrors(limitErrors(at+"limits", o.Limits, o.Mode != Off))
 	fields.add(at+"mode", modeProblem(o.Mode))
 	fields.add(at+"reason", TextProblem(o.Reason, MaxReasonLen))
-	fields.add(at+"until", timeProblem(o.Until))
+	fields.add(at+"until", TimeProblem(o.Until))
 	if len(fields) > 0 {
 		return fields
 	}

@@ -277,7 +277,9 @@ func prefixErrors(field string, list []netip.Prefix) []FieldError {
 	return fields
 }
 
-func timeProblem(t time.Time) string {
+// TimeProblem returns the problem of the end of a key, a ban or an override; empty if it is
+// valid.
+func TimeProblem(t time.Time) string {
 	if !t.IsZero() && (t.Year() < 2000 || t.Year() > 2200) {
 		return fmt.Sprintf("is %s: must lie between 2000 and 2200", t.Format(time.DateOnly))
 	}

@@ -168,10 +168,12 @@ func (c KeyChange) Validate() error {
 		if !c.Until.After(time.Now()) {
 			add("until", "must be in the future; to block a key for good, revoke it")
 		}
+		add("until", policy.TimeProblem(c.Until))
 	case SetExpiry:
 		if !c.Until.IsZero() && !c.Until.After(time.Now()) {
 			add("until", "must be in the future; to block keys now, revoke them")
 		}
+		add("until", policy.TimeProblem(c.Until))
 	case AddTags, RemoveTags:
 		if n := len(c.Tags); n == 0 || n > policy.MaxTags {
 			add("tags", fmt.Sprintf("%d given: must be 1 to %d", n, policy.MaxTags))

@@ -102,6 +102,9 @@ func detailOf(err error) Detail {
 	var d huma.ErrorDetailer
 	if errors.As(err, &d) {
 		e := d.ErrorDetail()
+		if strings.HasPrefix(e.Message, "invalid date/time for format") { // names Go's layout
+			e.Message = "must be a time of RFC 3339, such as 2026-01-02T15:04:05Z"
+		}
 		return Detail{Location: e.Location, Message: Clip(e.Message)}
 	}
 	return Detail{Message: Clip(err.Error())}
