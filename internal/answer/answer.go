@@ -25,6 +25,10 @@ type Answer struct {
 
 // To returns the answer to a check.
 func To(c enforce.Result) Answer {
+	if c.Impossible && !c.Allowed && c.BannedUntil.IsZero() {
+		denial := Impossible()
+		return Answer{Denial: &denial}
+	}
 	limits := reported(c.Limits)
 	a := Answer{RateLimit: stateField(limits), RateLimitPolicy: policyField(limits)}
 	a.Binding, a.Limited = binding(c)

@@ -199,7 +199,8 @@ func sharedLook(s step, now time.Time) explainedStep {
 // explain adds what a step would decide.
 func (c *Result) explain(x explainedStep, look limiter.Look) error {
 	if look.TooHigh {
-		c.Allowed, c.WouldAllow = c.Allowed && x.mode != policy.Enforce, false
+		c.WouldAllow, c.Impossible = false, c.Impossible || x.mode == policy.Enforce
+		c.Allowed = c.Allowed && !c.Impossible
 		return nil
 	}
 	if x.shared != nil {

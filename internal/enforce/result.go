@@ -38,6 +38,9 @@ type Result struct {
 	// Unverified marks a denial by the shared limit that Call.Full names. The caller's
 	// record was not read: Name, Plan, Group, Source and KeyVersion are empty.
 	Unverified bool
+	// Impossible marks an explained call that costs more than an enforced limit ever admits.
+	// Check returns limiter.ErrCost for it.
+	Impossible bool
 	// OldSecret marks a call with the previous secret, within its grace after a rotation.
 	OldSecret bool
 	// Degraded marks a decision made without Valkey. Now is then the local clock.

@@ -58,6 +58,13 @@ func TestExplain(t *testing.T) {
 		`"status":401`, answer.Unauthorized)
 	s.get("/explain?key="+id+"&address=10.1.2.3&forwarded=192.0.2.7").wants(http.StatusOK, `"exempt":true`,
 		`"address":"10.1.2.3"`, `"addressWhy":"the address that API Gateway saw: TRUSTED_PROXIES is not set"`)
+	s.do(http.MethodPut, "/keys/"+id+"/override", map[string]any{"reason": "less",
+		"limits": []any{map[string]any{"requests": 6, "window": "10m"}}}, header{"If-Match": "*"}).
+		wants(http.StatusOK)
+	registrytest.Save(t, s.keys, byTest, func(set *policy.Set) { set.Routes[0].Cost = 7 })
+	s.get("/explain?key="+id+"&method=POST&path=/chat/7&api=abc&stage=prod").wants(http.StatusOK,
+		`"allowed":false`, `"response":{"status":429,"type":"`+answer.QuotaExceeded, answer.Impossible().Detail)
+	s.do(http.MethodDelete, "/keys/"+id+"/override?reason=x", nil, nil).wants(http.StatusOK)
 	s.reserve(id, 10).wants(http.StatusCreated)
 	s.get("/explain?key="+id).wants(http.StatusOK, `"allowed":false`, `"status":429`, "quota-exceeded",
 		`"violatedPolicies":["10 per 10 minutes"]`,

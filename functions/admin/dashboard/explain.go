@@ -252,9 +252,11 @@ func responseTo(e enforce.Explanation) templates.Response {
 		r.Text = headerText(limits)
 	default:
 		denial := response.Denial
+		if denial.RetryAfter > 0 {
+			limits = append(limits, [2]string{"Retry-After", fmt.Sprint(denial.RetryAfter)})
+		}
 		r.Advice = "From a REST API. An HTTP API answers 403."
-		r.Text = httpText(http.StatusTooManyRequests,
-			append(limits, [2]string{"Retry-After", fmt.Sprint(denial.RetryAfter)}),
+		r.Text = httpText(http.StatusTooManyRequests, limits,
 			fmt.Sprintf(
 				`{"type":%q,"title":"Too Many Requests","status":429,"detail":%q,"message":%[2]q,`+
 					`"violated-policies":[%[3]q],"retry-after":%[4]q,"instance":"urn:uuid:…"}`,

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidegate/functions/admin/server"
+	"tidegate/internal/answer"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/proxies"
@@ -52,6 +53,22 @@ func TestExplainAsksForAnAddress(t *testing.T) {
 	}
 	s.Keys.Save(func(set *policy.Set) { set.PerIP.Limits = perIP })
 	s.Get("/explain?key=bolt&path=/").Wants(t, http.StatusOK, asked)
+}
+
+// A call that costs more than an override can ever admit gets what the check function
+// answers: no Retry-After, and no limit to wait for.
+func TestExplainWhatNeverPasses(t *testing.T) {
+	s := sitetest.New(t).Login()
+	s.Keys.OverrideKey("bolt", sitetest.Per(5, time.Minute))
+	s.Keys.Save(func(set *policy.Set) {
+		set.Routes = []policy.Route{{Name: "dear", Pattern: route.Pattern{Path: "/dear"}, Cost: 8}}
+		set.Global.Limits = []limiter.Limit{sitetest.Per(900, time.Minute)}
+	})
+	got := s.Get("/explain?key=bolt&path=/dear").Wants(t, http.StatusOK, "the call costs 8, more than",
+		"quota-exceeded", answer.Impossible().Detail, "never")
+	if strings.Contains(got.Body, "Retry-After: ") || strings.Contains(got.Body, "RateLimit: ") {
+		t.Error("got fields that say when to retry")
+	}
 }
 
 // Explain shows which address counts and why: behind trusted proxies it has a field for
