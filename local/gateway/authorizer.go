@@ -29,11 +29,7 @@ type verdict struct {
 
 // authorize invokes the function with an event. The caller checks the answer.
 func authorize(ctx context.Context, fn Invoker, limit time.Duration, event any) ([]byte, error) {
-	payload, err := json.Marshal(event)
-	if err != nil {
-		return nil, fmt.Errorf("%w: encode the event: %w", errFailed, err)
-	}
-	answer, err := call(ctx, fn, limit, payload)
+	answer, err := call(ctx, fn, limit, event)
 	var reported *lambda.FunctionError
 	if errors.As(err, &reported) && reported.Message == "Unauthorized" {
 		return nil, errUnauthorized

@@ -15,6 +15,8 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/textproto"
@@ -47,9 +49,13 @@ const (
 // timeLayout is the form of requestTime and time in events.
 const timeLayout = "02/Jan/2006:15:04:05 -0700"
 
-// call invokes fn for at most limit. A client that disconnects does not cancel it, as on
-// API Gateway.
-func call(ctx context.Context, fn Invoker, limit time.Duration, payload []byte) ([]byte, error) {
+// call invokes fn with an event, for at most limit. A client that disconnects does not
+// cancel it, as on API Gateway.
+func call(ctx context.Context, fn Invoker, limit time.Duration, event any) ([]byte, error) {
+	payload, err := json.Marshal(event)
+	if err != nil {
+		return nil, fmt.Errorf("encode the event: %w", err)
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	return fn.Invoke(ctx, payload)

@@ -3,9 +3,7 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"mime"
@@ -112,13 +110,9 @@ func (a *HTTP) invokeAuthorizer(ctx context.Context, req *request) (verdict, err
 }
 
 func (a *HTTP) integrate(ctx context.Context, w http.ResponseWriter, req *request, v verdict) {
-	payload, err := a.proxyEvent(req, v)
+	answer, err := call(ctx, a.Integration, cmp.Or(a.IntegrationTimeout, 30*time.Second), a.proxyEvent(req, v))
 	if err == nil {
-		var answer []byte
-		answer, err = call(ctx, a.Integration, cmp.Or(a.IntegrationTimeout, 30*time.Second), payload)
-		if err == nil {
-			err = a.reply(w, req, v, answer)
-		}
+		err = a.reply(w, req, v, answer)
 	}
 	var tooLarge *lambda.PayloadError
 	switch {
@@ -223,7 +217,7 @@ func (a *HTTP) authorizerEventV1(req *request) map[string]any {
 }
 
 // proxyEvent returns an event of payload format 2.0.
-func (a *HTTP) proxyEvent(req *request, v verdict) ([]byte, error) {
+func (a *HTTP) proxyEvent(req *request, v verdict) map[string]any {
 	event := a.common(req)
 	body, isBase64 := req.encodedBody(!textual(req.header))
 	if body != nil {
@@ -233,11 +227,7 @@ func (a *HTTP) proxyEvent(req *request, v verdict) ([]byte, error) {
 	if a.Authorizer != nil {
 		event["requestContext"].(map[string]any)["authorizer"] = map[string]any{"lambda": v.context}
 	}
-	payload, err := json.Marshal(event)
-	if err != nil {
-		return nil, fmt.Errorf("encode the proxy event: %w", err)
-	}
-	return payload, nil
+	return event
 }
 
 // common returns the fields that authorizer and proxy events of format 2.0 share. Absent

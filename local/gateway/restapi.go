@@ -3,7 +3,6 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -116,13 +115,9 @@ func (a *REST) refuse(w http.ResponseWriter, req *request, v verdict, err error)
 }
 
 func (a *REST) integrate(ctx context.Context, w http.ResponseWriter, req *request, v verdict) {
-	payload, err := a.proxyEvent(req, v)
+	answer, err := call(ctx, a.Integration, cmp.Or(a.IntegrationTimeout, restTimeout), a.proxyEvent(req, v))
 	if err == nil {
-		var answer []byte
-		answer, err = call(ctx, a.Integration, cmp.Or(a.IntegrationTimeout, restTimeout), payload)
-		if err == nil {
-			err = a.reply(w, req, answer)
-		}
+		err = a.reply(w, req, answer)
 	}
 	var tooLarge *lambda.PayloadError
 	switch {
@@ -195,12 +190,12 @@ func (a *REST) requestEvent(req *request) map[string]any {
 
 // proxyEvent returns an event of payload format 1.0. Empty maps are null in it, unlike in
 // authorizer events.
-func (a *REST) proxyEvent(req *request, v verdict) ([]byte, error) {
+func (a *REST) proxyEvent(req *request, v verdict) map[string]any {
 	resource, parameters := restResource(req.path)
 	body, isBase64 := req.encodedBody(false)
 	requestContext := a.requestContext(req)
 	requestContext["authorizer"] = v.strings()
-	payload, err := json.Marshal(map[string]any{
+	return map[string]any{
 		"resource":                        resource,
 		"path":                            req.path,
 		"httpMethod":                      req.method,
@@ -213,11 +208,7 @@ func (a *REST) proxyEvent(req *request, v verdict) ([]byte, error) {
 		"requestContext":                  requestContext,
 		"body":                            body,
 		"isBase64Encoded":                 isBase64,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("encode the proxy event: %w", err)
 	}
-	return payload, nil
 }
 
 func (a *REST) requestContext(req *request) map[string]any {
