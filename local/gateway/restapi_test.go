@@ -156,45 +156,6 @@ func TestRESTRefusals(t *testing.T) {
 	}
 }
 
-// Tidegate's gateway responses turn a deny into a 429 and Unauthorized into a challenge.
-func TestRateLimitResponses(t *testing.T) {
-	context :=
-		`{"retryAfter":"7","rateLimit":"\"default\";r=0;t=7","rateLimitPolicy":"\"default\";q=10;w=10",` +
-			`"message":"Over the limit of 10 per 10 seconds.","violatedPolicies":"[\"default\"]","violatedPolicy":"default","problemType":"about:blank"}`
-	api := newREST(&fake{answer: policyAnswer("Deny", "*", context)}, &fake{})
-	api.Responses = deployed(t).REST.Responses
-	got := do(api, get("/hello"))
-	if got.status != 429 {
-		t.Fatalf("status %d: %s", got.status, got.body)
-	}
-	wantHeaders(t, got.header, map[string]string{"Retry-After": "7", "RateLimit": `"default";r=0;t=7`,
-		"RateLimit-Policy": `"default";q=10;w=10`,
-		"Content-Type":     "application/problem+json", "Cache-Control": "no-store"})
-	var problem struct {
-		Title    string
-		Status   int
-		Detail   string
-		Violated []string `json:"violated-policies"`
-		Instance string
-	}
-	if err := json.Unmarshal([]byte(got.body), &problem); err != nil {
-		t.Fatalf("%v: %s", err, got.body)
-	}
-	if problem.Status != 429 || problem.Detail != "Over the limit of 10 per 10 seconds." ||
-		!reflect.DeepEqual(problem.Violated, []string{"default"}) ||
-		problem.Instance != "urn:uuid:"+got.header.Get("X-Amzn-Requestid") {
-		t.Errorf("got %+v", problem)
-	}
-
-	api.Authorizer = &fake{err: reported("Unauthorized")}
-	got = do(api, get("/hello"))
-	wantHeaders(t, got.header, map[string]string{"WWW-Authenticate": `Bearer realm="tidegate"`,
-		"Content-Type": "application/problem+json"})
-	if got.status != 401 || !json.Valid([]byte(got.body)) {
-		t.Errorf("got %d %s", got.status, got.body)
-	}
-}
-
 // arnOfRoot is the method ARN of the path /.
 const arnOfRoot = "arn:aws:execute-api:us-east-1:123456789012:localrest0/prod/GET/"
 

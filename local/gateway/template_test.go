@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,7 +84,7 @@ func TestReadTemplateRefusesUnsupportedRules(t *testing.T) {
 // a call for an HTTP API, as the check function makes them.
 const (
 	denial = `{"rateLimit":"\"free\";r=0;t=7","rateLimitPolicy":"\"free\";q=10;w=10","retryAfter":"7","message":"Try again in 7 s.",` +
-		`"problemType":"about:blank","violatedPolicies":"[\"free\"]"}`
+		`"problemType":"about:blank","violatedPolicies":"[\"free\"]","violatedPolicy":"free"}`
 	permit = `{"isAuthorized":true,"context":{"rateLimit":"\"free\";r=9;t=1","rateLimitPolicy":"\"free\";q=10;w=10"}}`
 )
 
@@ -114,6 +115,7 @@ func TestAttachedByEveryTool(t *testing.T) {
 	}
 }
 
+// testDenialOfREST checks that a deny becomes a 429, and Unauthorized a challenge.
 func testDenialOfREST(t *testing.T, rules gateway.RESTRules) {
 	t.Helper()
 	authorizer := &fake{answer: policyAnswer("Deny", "*", denial)}
@@ -121,20 +123,26 @@ func testDenialOfREST(t *testing.T, rules gateway.RESTRules) {
 		Authorizer: authorizer, Responses: rules.Responses, Integration: &fake{answer: okAnswer}, Now: noon,
 	}
 	got := do(api, get("/orders"))
-	header := func(name string) string { return got.header.Get(name) }
-	limited := header("RateLimit") == `"free";r=0;t=7` && header("RateLimit-Policy") == `"free";q=10;w=10`
-	if got.status != 429 || header("Retry-After") != "7" || !limited {
-		t.Errorf("status %d, headers %v", got.status, got.header)
+	wantHeaders(t, got.header, map[string]string{"Retry-After": "7", "RateLimit": `"free";r=0;t=7`,
+		"RateLimit-Policy": `"free";q=10;w=10`, "Content-Type": "application/problem+json",
+		"Cache-Control": "no-store"})
+	var problem struct {
+		Status           int
+		Detail, Instance string
+		Violated         []string `json:"violated-policies"`
 	}
-	var problem struct{ Status int }
-	err := json.Unmarshal([]byte(got.body), &problem)
-	if kind := header("Content-Type"); err != nil || problem.Status != 429 ||
-		kind != "application/problem+json" {
-		t.Errorf("body %s of type %s: %v", got.body, kind, err)
+	if err := json.Unmarshal([]byte(got.body), &problem); err != nil || got.status != 429 ||
+		problem.Status != 429 || problem.Detail != "Try again in 7 s." ||
+		!slices.Equal(problem.Violated, []string{"free"}) ||
+		problem.Instance != "urn:uuid:"+got.header.Get("X-Amzn-Requestid") {
+		t.Errorf("status %d, problem %+v, %v: %s", got.status, problem, err, got.body)
 	}
 	authorizer.answer, authorizer.err = "", reported("Unauthorized")
-	if got := do(api, get("/orders")); got.status != 401 || got.header.Get("WWW-Authenticate") == "" {
-		t.Errorf("without a credential: status %d, headers %v", got.status, got.header)
+	got = do(api, get("/orders"))
+	wantHeaders(t, got.header, map[string]string{"WWW-Authenticate": `Bearer realm="tidegate"`,
+		"Content-Type": "application/problem+json"})
+	if got.status != 401 || !json.Valid([]byte(got.body)) {
+		t.Errorf("without a credential: %d %s", got.status, got.body)
 	}
 	if n := authorizer.invocations(); n != 2 {
 		t.Errorf("the authorizer was invoked %d times, want 2", n)
