@@ -30,27 +30,17 @@ type servers struct {
 // startServers starts the gateways for the functions, configured as the deployed ones
 // with this corsOrigin.
 func startServers(l *listeners, f invokers, corsOrigin string, log *slog.Logger) (*servers, error) {
-	rules, err := gateway.Deployed()
+	apis, err := gateway.Deployed()
 	if err != nil {
 		return nil, fmt.Errorf("set up the gateways: %w", err)
 	}
-	rules.OpenTo(corsOrigin)
+	apis.OpenTo(corsOrigin)
+	apis.REST.Authorizer, apis.HTTP.Authorizer = f.check, f.check
+	apis.REST.Integration, apis.HTTP.Integration = f.backend, f.httpBackend
+	apis.REST.Log, apis.HTTP.Log = log.With("api", "rest"), log.With("api", "http")
 	s := &servers{failed: make(chan error, 3)}
-	s.start(l.rest, &gateway.REST{
-		Authorizer:  f.check,
-		Integration: f.backend,
-		Responses:   rules.REST.Responses,
-		Preflight:   rules.REST.Preflight,
-		Log:         log.With("api", "rest"),
-	})
-	s.start(l.http, &gateway.HTTP{
-		Authorizer:         f.check,
-		Simple:             true,
-		Integration:        f.httpBackend,
-		ResponseParameters: rules.HTTP.ResponseParameters,
-		CORS:               rules.HTTP.CORS,
-		Log:                log.With("api", "http"),
-	})
+	s.start(l.rest, apis.REST)
+	s.start(l.http, apis.HTTP)
 	s.start(l.admin, &gateway.HTTP{Integration: f.admin, APIID: "localadmin", Log: log.With("api", "admin")})
 	return s, nil
 }

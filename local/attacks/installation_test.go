@@ -194,19 +194,14 @@ func (i *installation) apis(concurrency int, env map[string]string) (rest, http 
 	if err != nil {
 		return target{}, target{}, err
 	}
-	rules, err := gateway.Deployed()
+	apis, err := gateway.Deployed()
 	if err != nil {
 		return target{}, target{}, err
 	}
-	rest = i.open(&gateway.REST{
-		Authorizer: check, Integration: echo.Backend{}, Responses: rules.REST.Responses,
-		Log: i.logger("rest"),
-	})
-	http = i.open(&gateway.HTTP{
-		Authorizer: check, Simple: true, Integration: echo.Backend{},
-		ResponseParameters: rules.HTTP.ResponseParameters, Log: i.logger("http"),
-	})
-	return rest, http, nil
+	apis.REST.Authorizer, apis.HTTP.Authorizer = check, check
+	apis.REST.Integration, apis.HTTP.Integration = echo.Backend{}, echo.Backend{}
+	apis.REST.Log, apis.HTTP.Log = i.logger("rest"), i.logger("http")
+	return i.open(apis.REST), i.open(apis.HTTP), nil
 }
 
 // check starts a check function with more variables.

@@ -80,9 +80,9 @@ const (
 
 // OpenTo sets which scripts may read answers in a browser: those of one origin, of any or
 // of none. The stack's flag corsOrigin does the same.
-func (r *Rules) OpenTo(origin string) {
+func (a APIs) OpenTo(origin string) {
 	const header = "gatewayresponse.header."
-	for _, response := range r.REST.Responses {
+	for _, response := range a.REST.Responses {
 		parameters := response.ResponseParameters
 		delete(parameters, header+"Vary")
 		delete(parameters, header+"Access-Control-Allow-Credentials")
@@ -99,13 +99,13 @@ func (r *Rules) OpenTo(origin string) {
 		parameters[header+"Access-Control-Allow-Origin"] = "'" + origin + "'"
 	}
 	if origin == NoOrigin {
-		r.REST.Preflight, r.HTTP.CORS = nil, nil
+		a.REST.Preflight, a.HTTP.CORS = nil, nil
 		return
 	}
-	delete(r.REST.Preflight, "Access-Control-Allow-Credentials")
-	if r.HTTP.CORS.AllowCredentials = origin != AnyOrigin; r.HTTP.CORS.AllowCredentials {
-		r.REST.Preflight["Access-Control-Allow-Credentials"] = "true"
+	delete(a.REST.Preflight, "Access-Control-Allow-Credentials")
+	if a.HTTP.CORS.AllowCredentials = origin != AnyOrigin; a.HTTP.CORS.AllowCredentials {
+		a.REST.Preflight["Access-Control-Allow-Credentials"] = "true"
 	}
-	r.REST.Preflight["Access-Control-Allow-Origin"] = origin
-	r.HTTP.CORS.AllowOrigins = []string{origin}
+	a.REST.Preflight["Access-Control-Allow-Origin"] = origin
+	a.HTTP.CORS.AllowOrigins = []string{origin}
 }

@@ -143,31 +143,31 @@ func TestOpenTo(t *testing.T) {
 	for origin, want := range map[string]struct{ literal, vary, credentials string }{
 		"*": {"'*'", "", ""}, app: {"'" + app + "'", "'Origin'", "'true'"}, "none": {},
 	} {
-		rules := deployed(t)
-		cors := rules.HTTP.CORS
+		apis := deployed(t)
+		cors := apis.HTTP.CORS
 		if cors == nil || !slices.Equal(cors.AllowOrigins, []string{"*"}) ||
 			!slices.Contains(cors.ExposeHeaders, "Retry-After") {
 			t.Fatalf("deployed: %+v", cors)
 		}
-		rules.OpenTo(origin)
-		for kind, r := range rules.REST.Responses {
+		apis.OpenTo(origin)
+		for kind, r := range apis.REST.Responses {
 			if r.ResponseParameters[allow] != want.literal || r.ResponseParameters[vary] != want.vary ||
 				r.ResponseParameters["gatewayresponse.header."+credentials] != want.credentials {
 				t.Errorf("%s, %s: %v", origin, kind, r.ResponseParameters)
 			}
 		}
 		if origin == "none" {
-			if rules.REST.Preflight != nil || rules.HTTP.CORS != nil {
-				t.Errorf("none: %v, %+v", rules.REST.Preflight, rules.HTTP.CORS)
+			if apis.REST.Preflight != nil || apis.HTTP.CORS != nil {
+				t.Errorf("none: %v, %+v", apis.REST.Preflight, apis.HTTP.CORS)
 			}
 			continue
 		}
-		preflight := rules.REST.Preflight
+		preflight := apis.REST.Preflight
 		if preflight["Access-Control-Allow-Origin"] != origin ||
 			preflight[credentials] != strings.Trim(want.credentials, "'") ||
-			rules.HTTP.CORS.AllowCredentials != (want.credentials != "") ||
-			!slices.Equal(rules.HTTP.CORS.AllowOrigins, []string{origin}) {
-			t.Errorf("%s: %v, %+v", origin, preflight, rules.HTTP.CORS)
+			apis.HTTP.CORS.AllowCredentials != (want.credentials != "") ||
+			!slices.Equal(apis.HTTP.CORS.AllowOrigins, []string{origin}) {
+			t.Errorf("%s: %v, %+v", origin, preflight, apis.HTTP.CORS)
 		}
 	}
 }
@@ -263,30 +263,27 @@ func TestBrowsersReadDenials(t *testing.T) {
 // read its answers.
 func openREST(t *testing.T, authorizer *fake, origin string) http.Handler {
 	t.Helper()
-	rules := deployed(t)
-	rules.OpenTo(origin)
-	return &gateway.REST{
-		Authorizer: authorizer, Integration: echo.Backend{Origin: origin},
-		Responses: rules.REST.Responses, Preflight: rules.REST.Preflight,
-	}
+	apis := deployed(t)
+	apis.OpenTo(origin)
+	apis.REST.Authorizer, apis.REST.Integration = authorizer, echo.Backend{Origin: origin}
+	return apis.REST
 }
 
 // openHTTP returns the deployed HTTP API with a backend that runs the middleware. Scripts
 // of origin may read its answers.
 func openHTTP(t *testing.T, authorizer *fake, origin string) http.Handler {
 	t.Helper()
-	rules := deployed(t)
-	rules.OpenTo(origin)
+	apis := deployed(t)
+	apis.OpenTo(origin)
 	limits := middleware.Middleware{AllowOrigins: []string{}, Source: func(r *http.Request) map[string]any {
 		event, _ := algnhsa.APIGatewayV2RequestFromContext(r.Context())
 		return event.RequestContext.Authorizer.Lambda
 	}}
 	backend := limits.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	return &gateway.HTTP{
-		Authorizer: authorizer, Simple: true,
-		ResponseParameters: rules.HTTP.ResponseParameters, CORS: rules.HTTP.CORS,
-		Integration: algnhsa.New(backend, &algnhsa.Options{RequestType: algnhsa.RequestTypeAPIGatewayV2}),
-	}
+	apis.HTTP.Authorizer = authorizer
+	apis.HTTP.Integration = algnhsa.New(backend,
+		&algnhsa.Options{RequestType: algnhsa.RequestTypeAPIGatewayV2})
+	return apis.HTTP
 }
 
 // refusing returns a backend whose middleware denies every call, and which answers

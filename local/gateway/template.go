@@ -13,42 +13,31 @@ import (
 	"tidegate/infra/golden"
 )
 
-// Rules is the configuration of the two APIs and their authorizers.
-type Rules struct {
-	REST RESTRules
-	HTTP HTTPRules
+// APIs are the two APIs of a template, without functions: Authorizer and Integration are
+// nil.
+type APIs struct {
+	REST *REST
+	HTTP *HTTP
 }
 
-// RESTRules is the configuration of a REST API with a REQUEST authorizer.
-type RESTRules struct {
-	Responses map[ResponseType]Response
-	Preflight map[string]string // headers of answers to OPTIONS without the authorizer; nil for none
-}
+// Deployed returns the example APIs of the stack in infra. Local runs use them, so that
+// they behave like a deployment.
+func Deployed() (APIs, error) { return ReadTemplate(golden.Dev) }
 
-// HTTPRules is the configuration of an HTTP API whose authorizer has simple responses.
-type HTTPRules struct {
-	ResponseParameters map[int]Mapping
-	CORS               *CORS
-}
-
-// Deployed returns the rules of the stack in infra with its example APIs. Local runs use
-// them, so that they behave like a deployment.
-func Deployed() (Rules, error) { return ReadTemplate(golden.Dev) }
-
-// ReadTemplate returns the rules of a CloudFormation template with one authorizer of a
-// REST API and one of an HTTP API. It refuses authorizers, responses and mappings that the
+// ReadTemplate returns the APIs of a CloudFormation template with one authorizer of a REST
+// API and one of an HTTP API. It refuses authorizers, responses and mappings that the
 // deployment tools' templates do not have, such as an authorizer that caches results.
-func ReadTemplate(text []byte) (Rules, error) {
+func ReadTemplate(text []byte) (APIs, error) {
 	var t template
 	if err := json.Unmarshal(text, &t); err != nil {
-		return Rules{}, fmt.Errorf("read template: %w", err)
+		return APIs{}, fmt.Errorf("read template: %w", err)
 	}
 	rest, restErr := t.rest()
-	httpRules, httpErr := t.http()
+	http, httpErr := t.http()
 	if err := errors.Join(restErr, httpErr); err != nil {
-		return Rules{}, fmt.Errorf("read template: %w", err)
+		return APIs{}, fmt.Errorf("read template: %w", err)
 	}
-	return Rules{rest, httpRules}, nil
+	return APIs{rest, http}, nil
 }
 
 // template is the part of a CloudFormation template that the emulators read.
@@ -104,13 +93,13 @@ var (
 	errNotEmulated = errors.New("not emulated")
 )
 
-func (t template) rest() (RESTRules, error) {
+func (t template) rest() (*REST, error) {
 	a, err := one[struct {
 		Type, IdentitySource string
 		TTL                  *int `json:"AuthorizerResultTtlInSeconds"`
 	}](t, restAuthorizer)
 	if err != nil {
-		return RESTRules{}, err
+		return nil, err
 	}
 	responses, err := properties[struct {
 		ResponseType       ResponseType
@@ -119,34 +108,34 @@ func (t template) rest() (RESTRules, error) {
 		ResponseTemplates  map[string]string
 	}](t, gatewayResponse)
 	if err != nil {
-		return RESTRules{}, err
+		return nil, err
 	}
-	rules := RESTRules{Responses: map[ResponseType]Response{}}
-	if rules.Preflight, err = t.preflight(); err != nil {
-		return RESTRules{}, err
+	api := &REST{Responses: map[ResponseType]Response{}}
+	if api.Preflight, err = t.preflight(); err != nil {
+		return nil, err
 	}
 	switch {
 	case a.TTL == nil || *a.TTL != 0:
-		return RESTRules{}, fmt.Errorf("%s: %w", restAuthorizer, errCache)
+		return nil, fmt.Errorf("%s: %w", restAuthorizer, errCache)
 	case a.Type != "REQUEST" || a.IdentitySource != "":
-		return RESTRules{}, fmt.Errorf("%s: type %q, identity source %q: %w", restAuthorizer, a.Type,
+		return nil, fmt.Errorf("%s: type %q, identity source %q: %w", restAuthorizer, a.Type,
 			a.IdentitySource, errNotEmulated)
 	}
 	for _, r := range responses {
 		for name, source := range r.ResponseParameters {
 			if !strings.HasPrefix(source, "'") && !strings.HasPrefix(source, "context.") {
-				return RESTRules{}, fmt.Errorf("%s of %s is %s: %w", name, r.ResponseType, source,
+				return nil, fmt.Errorf("%s of %s is %s: %w", name, r.ResponseType, source,
 					errNotEmulated)
 			}
 		}
 		status, err := strconv.Atoi(r.StatusCode)
 		if err != nil {
-			return RESTRules{}, fmt.Errorf("status code of %s: %w", r.ResponseType, err)
+			return nil, fmt.Errorf("status code of %s: %w", r.ResponseType, err)
 		}
-		rules.Responses[r.ResponseType] = Response{StatusCode: status,
+		api.Responses[r.ResponseType] = Response{StatusCode: status,
 			ResponseParameters: r.ResponseParameters, ResponseTemplates: r.ResponseTemplates}
 	}
-	return rules, nil
+	return api, nil
 }
 
 // preflight returns the headers of OPTIONS methods without authorizer and backend.
@@ -177,7 +166,7 @@ func (t template) preflight() (map[string]string, error) {
 	return nil, err
 }
 
-func (t template) http() (HTTPRules, error) {
+func (t template) http() (*HTTP, error) {
 	a, err := one[struct {
 		APIID                          reference `json:"ApiId"`
 		AuthorizerPayloadFormatVersion string
@@ -186,19 +175,19 @@ func (t template) http() (HTTPRules, error) {
 		TTL                            *int `json:"AuthorizerResultTtlInSeconds"`
 	}](t, httpAuthorizer)
 	if err != nil {
-		return HTTPRules{}, err
+		return nil, err
 	}
 	switch {
 	case a.TTL == nil || *a.TTL != 0:
-		return HTTPRules{}, fmt.Errorf("%s: %w", httpAuthorizer, errCache)
+		return nil, fmt.Errorf("%s: %w", httpAuthorizer, errCache)
 	case a.AuthorizerPayloadFormatVersion != "2.0" || !a.EnableSimpleResponses || len(a.IdentitySource) > 0:
-		return HTTPRules{}, fmt.Errorf("%s: payload format %q, simple responses %t, identity source %q: %w",
+		return nil, fmt.Errorf("%s: payload format %q, simple responses %t, identity source %q: %w",
 			httpAuthorizer, a.AuthorizerPayloadFormatVersion, a.EnableSimpleResponses, a.IdentitySource,
 			errNotEmulated)
 	}
 	responses, responsesErr := t.responseParameters()
 	cors, corsErr := t.cors(a.APIID)
-	return HTTPRules{responses, cors}, errors.Join(responsesErr, corsErr)
+	return &HTTP{Simple: true, ResponseParameters: responses, CORS: cors}, errors.Join(responsesErr, corsErr)
 }
 
 // The prefixes of a mapping's keys and values.

@@ -13,28 +13,28 @@ import (
 	"tidegate/local/gateway"
 )
 
-func deployed(t *testing.T) gateway.Rules {
+func deployed(t *testing.T) gateway.APIs {
 	t.Helper()
-	rules, err := gateway.Deployed()
+	apis, err := gateway.Deployed()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return rules
+	return apis
 }
 
 func TestDeployed(t *testing.T) {
-	rules := deployed(t)
-	if len(rules.REST.Responses) != 2 {
-		t.Errorf("REST: %+v, want two gateway responses", rules.REST)
+	apis := deployed(t)
+	if len(apis.REST.Responses) != 2 {
+		t.Errorf("REST: %+v, want two gateway responses", apis.REST)
 	}
-	denied, unauthorized := rules.REST.Responses[gateway.AccessDenied],
-		rules.REST.Responses[gateway.Unauthorized]
+	denied, unauthorized := apis.REST.Responses[gateway.AccessDenied],
+		apis.REST.Responses[gateway.Unauthorized]
 	if denied.StatusCode != http.StatusTooManyRequests || unauthorized.StatusCode != http.StatusUnauthorized {
-		t.Errorf("gateway responses %+v", rules.REST.Responses)
+		t.Errorf("gateway responses %+v", apis.REST.Responses)
 	}
 	for _, status := range []int{200, 201, 304, 404, 500, 504} {
-		if len(rules.HTTP.ResponseParameters[status]) != 2 {
-			t.Errorf("mapping of %d: %v", status, rules.HTTP.ResponseParameters[status])
+		if len(apis.HTTP.ResponseParameters[status]) != 2 {
+			t.Errorf("mapping of %d: %v", status, apis.HTTP.ResponseParameters[status])
 		}
 	}
 }
@@ -105,23 +105,21 @@ func TestAttachedByEveryTool(t *testing.T) {
 	}
 	for tool, text := range templates {
 		t.Run(tool, func(t *testing.T) {
-			rules, err := gateway.ReadTemplate(text)
+			apis, err := gateway.ReadTemplate(text)
 			if err != nil {
 				t.Fatal(err)
 			}
-			testDenialOfREST(t, rules.REST)
-			testHTTP(t, rules.HTTP)
+			testDenialOfREST(t, apis.REST)
+			testHTTP(t, apis.HTTP)
 		})
 	}
 }
 
 // testDenialOfREST checks that a deny becomes a 429, and Unauthorized a challenge.
-func testDenialOfREST(t *testing.T, rules gateway.RESTRules) {
+func testDenialOfREST(t *testing.T, api *gateway.REST) {
 	t.Helper()
 	authorizer := &fake{answer: policyAnswer("Deny", "*", denial)}
-	api := &gateway.REST{
-		Authorizer: authorizer, Responses: rules.Responses, Integration: &fake{answer: okAnswer}, Now: noon,
-	}
+	api.Authorizer, api.Integration = authorizer, &fake{answer: okAnswer}
 	got := do(api, get("/orders"))
 	wantHeaders(t, got.header, map[string]string{"Retry-After": "7", "RateLimit": `"free";r=0;t=7`,
 		"RateLimit-Policy": `"free";q=10;w=10`, "Content-Type": "application/problem+json",
@@ -149,13 +147,10 @@ func testDenialOfREST(t *testing.T, rules gateway.RESTRules) {
 	}
 }
 
-func testHTTP(t *testing.T, rules gateway.HTTPRules) {
+func testHTTP(t *testing.T, api *gateway.HTTP) {
 	t.Helper()
 	authorizer := &fake{answer: permit}
-	api := &gateway.HTTP{
-		Authorizer: authorizer, Simple: true, ResponseParameters: rules.ResponseParameters,
-		Integration: &fake{answer: okAnswer}, Now: noon,
-	}
+	api.Authorizer, api.Integration = authorizer, &fake{answer: okAnswer}
 	if got := do(api, get("/orders")); got.status != 200 || got.header.Get("RateLimit") != `"free";r=9;t=1` {
 		t.Errorf("allowed: status %d, headers %v", got.status, got.header)
 	}
