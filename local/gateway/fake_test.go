@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"tidegate/local/lambda"
@@ -92,6 +93,12 @@ func do(h http.Handler, r *http.Request) response {
 		}
 	}
 	return response{w.Code, header, string(body)}
+}
+
+// inBubble runs a subtest in which time-outs pass at once.
+func inBubble(t *testing.T, name string, test func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
 func get(target string, header ...string) *http.Request {

@@ -39,12 +39,16 @@ type HTTP struct {
 	// CORS headers.
 	CORS *CORS
 
-	APIID              string        // "" means "localhttp0"
-	AuthorizerTimeout  time.Duration // 0 means 10 s, the fixed limit
-	IntegrationTimeout time.Duration // 0 means 30 s
-	Now                func() time.Time
-	Log                *slog.Logger // gets the cause of 5xx answers
+	APIID string // "" means "localhttp0"
+	Now   func() time.Time
+	Log   *slog.Logger // gets the cause of 5xx answers
 }
+
+// Time-outs of an HTTP API's functions.
+const (
+	authorizerTimeout  = 10 * time.Second
+	integrationTimeout = 30 * time.Second
+)
 
 // stage is the only stage. Its name is not part of paths.
 const stage = "$default"
@@ -95,7 +99,7 @@ func (a *HTTP) invokeAuthorizer(ctx context.Context, req *request) (verdict, err
 	if a.Format == Format1 {
 		event = a.authorizerEventV1
 	}
-	answer, err := authorize(ctx, a.Authorizer, cmp.Or(a.AuthorizerTimeout, 10*time.Second), event(req))
+	answer, err := authorize(ctx, a.Authorizer, authorizerTimeout, event(req))
 	if err != nil {
 		return verdict{}, err
 	}
@@ -110,7 +114,7 @@ func (a *HTTP) invokeAuthorizer(ctx context.Context, req *request) (verdict, err
 }
 
 func (a *HTTP) integrate(ctx context.Context, w http.ResponseWriter, req *request, v verdict) {
-	answer, err := call(ctx, a.Integration, cmp.Or(a.IntegrationTimeout, 30*time.Second), a.proxyEvent(req, v))
+	answer, err := call(ctx, a.Integration, integrationTimeout, a.proxyEvent(req, v))
 	if err == nil {
 		err = a.reply(w, req, v, answer)
 	}

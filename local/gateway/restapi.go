@@ -31,14 +31,13 @@ type REST struct {
 	// either way.
 	EscapeTemplates bool
 
-	APIID              string        // "" means "localrest0"
-	Stage              string        // "" means "prod"
-	AuthorizerTimeout  time.Duration // 0 means 29 s
-	IntegrationTimeout time.Duration // 0 means 29 s
-	Now                func() time.Time
-	Log                *slog.Logger // gets the cause of 5xx answers
+	APIID string // "" means "localrest0"
+	Stage string // "" means "prod"
+	Now   func() time.Time
+	Log   *slog.Logger // gets the cause of 5xx answers
 }
 
+// restTimeout bounds the authorizer and the integration.
 const restTimeout = 29 * time.Second
 
 // ServeHTTP authorizes the request and passes it to the integration.
@@ -82,7 +81,7 @@ func (a *REST) authorize(ctx context.Context, req *request) (verdict, error) {
 	case a.Token:
 		event = a.tokenEvent(req)
 	}
-	answer, err := authorize(ctx, a.Authorizer, cmp.Or(a.AuthorizerTimeout, restTimeout), event)
+	answer, err := authorize(ctx, a.Authorizer, restTimeout, event)
 	if err != nil {
 		return verdict{}, err
 	}
@@ -115,7 +114,7 @@ func (a *REST) refuse(w http.ResponseWriter, req *request, v verdict, err error)
 }
 
 func (a *REST) integrate(ctx context.Context, w http.ResponseWriter, req *request, v verdict) {
-	answer, err := call(ctx, a.Integration, cmp.Or(a.IntegrationTimeout, restTimeout), a.proxyEvent(req, v))
+	answer, err := call(ctx, a.Integration, restTimeout, a.proxyEvent(req, v))
 	if err == nil {
 		err = a.reply(w, req, answer)
 	}

@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/google/go-cmp/cmp"
@@ -135,13 +134,9 @@ func TestRESTRefusals(t *testing.T) {
 			`{"a":"`+strings.Repeat("x", 8<<10)+`"}`)}, 500, `{"message":null}`},
 		{"simple response", &fake{answer: `{"isAuthorized":true}`}, 500, `{"message":null}`},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		inBubble(t, c.name, func(t *testing.T) {
 			integration := &fake{answer: okAnswer}
-			api := newREST(c.authorizer, integration)
-			if c.authorizer.hang {
-				api.AuthorizerTimeout = time.Millisecond
-			}
-			got := do(api, get("/hello"))
+			got := do(newREST(c.authorizer, integration), get("/hello"))
 			if got.status != c.status || got.body != c.body ||
 				got.header.Get("Content-Type") != "application/json" {
 				t.Errorf("got %d %s %v", got.status, got.body, got.header)
@@ -320,12 +315,8 @@ func TestRESTResponses(t *testing.T) {
 			`{"message":"Request Too Long"}`, nil},
 		{"gateway timeout", &fake{hang: true}, 504, `{"message":"Endpoint request timed out"}`, nil},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			api := newREST(allowing(`{}`), c.fake)
-			if c.fake.hang {
-				api.IntegrationTimeout = time.Millisecond
-			}
-			c.check(t, api)
+		inBubble(t, c.name, func(t *testing.T) {
+			c.check(t, newREST(allowing(`{}`), c.fake))
 		})
 	}
 }
