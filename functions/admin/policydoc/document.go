@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"time"
 
 	"tidegate/internal/limiter"
@@ -170,8 +169,8 @@ func networks(list []netip.Prefix) []string {
 
 // Set returns the set that the document describes, as an edit of current, and the fields
 // that cannot be parsed. It keeps the overrides of groups, which no document has. A plan
-// without a number gets the number of the plan in current with its name or its former
-// name. Set checks no bounds; policy.Set.Validate does.
+// without a number gets the number of the plan in current with its name, or else its
+// former name. Set checks no bounds; policy.Set.Validate does.
 func (p *Policy) Set(current *policy.Set) (policy.Set, []policy.FieldError) {
 	var t parser
 	s := policy.Set{
@@ -184,7 +183,7 @@ func (p *Policy) Set(current *policy.Set) (policy.Set, []policy.FieldError) {
 	}
 	for i, plan := range p.Plans {
 		s.Plans[i] = t.plan(fmt.Sprintf("plans[%d].", i), plan)
-		s.Plans[i].Number = plan.number(current, p.Plans)
+		s.Plans[i].Number = plan.number(current)
 	}
 	for i, rule := range p.Routes {
 		s.Routes = append(s.Routes, t.rule(fmt.Sprintf("routes[%d].", i), rule))
@@ -192,20 +191,16 @@ func (p *Policy) Set(current *policy.Set) (policy.Set, []policy.FieldError) {
 	return s, t.fieldErrors
 }
 
-// number returns the number of the plan in current, or 0 for a new plan. It ignores a
-// former name that another plan of the document has now.
-func (p Plan) number(current *policy.Set, all []Plan) int {
+// number returns the number of the plan in current, or 0 for a new plan.
+func (p Plan) number(current *policy.Set) int {
 	if p.Number != 0 {
 		return p.Number
 	}
 	if known, found := current.Plan(p.Name); found {
 		return known.Number
 	}
-	taken := slices.ContainsFunc(all, func(other Plan) bool { return other.Name == p.Was })
-	if known, found := current.Plan(p.Was); found && !taken {
-		return known.Number
-	}
-	return 0
+	known, _ := current.Plan(p.Was)
+	return known.Number
 }
 
 // ToLimits parses limits. at is their place in the document, for the returned errors.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -32,11 +33,31 @@ func (f *File) Set(current *policy.Set) policy.Set {
 // an *InvalidError with the line of each invalid field.
 func (f *File) Edit(current *policy.Set) (*policy.Set, error) {
 	next := f.Set(current)
+	if fields := f.renameErrors(current, next.Plans); len(fields) > 0 {
+		return nil, f.Locate(fields)
+	}
 	var invalid *policy.InvalidError
 	if errors.As(next.Validate(), &invalid) {
 		return nil, f.Locate(invalid.Fields)
 	}
 	return &next, nil
+}
+
+// renameErrors refuses a former name whose plan another plan of the file continues too, by
+// its name or its former name: one of both would begin without the keys that it had.
+func (f *File) renameErrors(current *policy.Set, plans []policy.Plan) (fields []policy.FieldError) {
+	for i, p := range plans {
+		was := f.document.Plans[i].Was
+		taken := slices.IndexFunc(plans, func(q policy.Plan) bool {
+			return q.Number == p.Number && q.Name != p.Name
+		})
+		if p.Number != 0 && taken >= 0 && current.PlanName(p.Number) == was {
+			fields = append(fields, policy.FieldError{Field: fmt.Sprintf("plans[%d].was", i),
+				Message: fmt.Sprintf("is %.100q, which plan %.100q continues too: rename one plan, import, "+
+					"then rename the next", was, plans[taken].Name)})
+		}
+	}
+	return fields
 }
 
 // Locate adds the lines of the file to field errors.

@@ -165,6 +165,37 @@ func TestDiffOfSettleMax(t *testing.T) {
 	}
 }
 
+// A former name must be clear. A plan that has its new name already, and a new deployment,
+// need none.
+func TestFormerNamesAreClear(t *testing.T) {
+	for plans, want := range map[string]string{
+		"gold was premium":                       "",
+		"gold was premium, silver":               "",
+		"gold was premium, premium":              "line 4: plans[0].was",
+		"gold was premium, premium was free":     "line 4: plans[0].was",
+		"gold was premium, silver was premium":   "line 4: plans[0].was",
+		"free was basic, basic, premium was old": "",
+		"a was b, b was c":                       "",
+	} {
+		var text strings.Builder
+		text.WriteString("plans:\n")
+		for plan := range strings.SplitSeq(plans, ", ") {
+			name, was, renamed := strings.Cut(plan, " was ")
+			fmt.Fprintf(&text, "  - name: %s\n    limits: [5 per second]\n", name)
+			if renamed {
+				fmt.Fprintf(&text, "    was: %s\n", was)
+			}
+		}
+		f, err := Read([]byte(text.String()))
+		if err == nil {
+			_, err = f.Edit(current())
+		}
+		if want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
+			t.Errorf("%s: got %v, want %q", plans, err, want)
+		}
+	}
+}
+
 // Read refuses an invalid file with the line and a message without names of Go types.
 func TestReadRefuses(t *testing.T) {
 	bomb := "a: &a [x,x,x,x,x,x,x,x,x]\n"
