@@ -29,7 +29,7 @@ type attack struct {
 // run makes the calls and returns the number of due calls that were never sent. When ctx
 // ends, no further call becomes due, and calls in flight are completed.
 func (a *attack) run(ctx context.Context) (unsent int64) {
-	a.begin = a.clock.Now()
+	a.begin = a.clock.now()
 	var group sync.WaitGroup
 	var never atomic.Int64
 	for range a.workers {
@@ -47,16 +47,16 @@ func (a *attack) run(ctx context.Context) (unsent int64) {
 func (a *attack) callNext(ctx context.Context, unsent *atomic.Int64) bool {
 	n := a.next.Add(1) - 1
 	due := a.schedule(n)
-	if due >= a.duration || !a.clock.Wait(ctx, a.begin+due) {
+	if due >= a.duration || !a.clock.wait(ctx, a.begin+due) {
 		return false
 	}
-	sent := a.clock.Now()
+	sent := a.clock.now()
 	if sent > a.begin+a.duration+a.drain {
 		unsent.Add(1)
 		return true
 	}
 	o := a.call(context.WithoutCancel(ctx), n)
-	o.intended, o.sent, o.received = a.begin+due, sent, a.clock.Now()
+	o.intended, o.sent, o.received = a.begin+due, sent, a.clock.now()
 	a.done(o)
 	return true
 }
@@ -96,19 +96,13 @@ func firstBoundary(now time.Time, window, reach time.Duration) time.Duration {
 }
 
 // clock is the monotonic clock of the load. Its times count from an epoch.
-type clock interface {
-	Now() time.Duration
-	// Wait waits until an instant, which may be past. It returns false if ctx ends first.
-	Wait(ctx context.Context, until time.Duration) bool
-}
+type clock struct{ epoch time.Time }
 
-// wallClock is the real clock.
-type wallClock struct{ epoch time.Time }
+func (c clock) now() time.Duration { return time.Since(c.epoch) }
 
-func (c wallClock) Now() time.Duration { return time.Since(c.epoch) }
-
-func (c wallClock) Wait(ctx context.Context, until time.Duration) bool {
-	left := until - c.Now()
+// wait waits until an instant, which may be past. It returns false if ctx ends first.
+func (c clock) wait(ctx context.Context, until time.Duration) bool {
+	left := until - c.now()
 	if left <= 0 {
 		return ctx.Err() == nil
 	}

@@ -7,99 +7,78 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
-// fakeClock is a clock that Wait and pass advance.
-type fakeClock struct {
-	mu  sync.Mutex
-	now time.Duration
-}
-
-func (c *fakeClock) Now() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *fakeClock) Wait(ctx context.Context, until time.Duration) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = max(c.now, until)
-	return ctx.Err() == nil
-}
-
-func (c *fakeClock) pass(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now += d
-}
+// pass waits in a bubble, where time advances at once.
+func pass(d time.Duration) { <-time.After(d) }
 
 func expectAll(outcome) bool { return true }
 
 // The latency of calls that were due during a stall includes their wait. One worker calls
 // 100 times a second. The server answers in 1 ms, and stalls once for a second.
 func TestStallShowsInAllCallsThatItDelays(t *testing.T) {
-	c := &fakeClock{now: time.Hour}
-	all := newTally(c.Now(), expectAll)
-	a := &attack{
-		clock: c, schedule: constant(100), duration: 10 * time.Second, drain: time.Second, workers: 1,
-		done: all.add,
-		call: func(_ context.Context, n int64) outcome {
-			c.pass(time.Millisecond)
-			if n == 200 {
-				c.pass(time.Second)
-			}
-			return outcome{}
-		},
-	}
-	if unsent := a.run(t.Context()); unsent != 0 || len(all.outcomes) != 1000 {
-		t.Fatalf("got %d calls, %d never sent; want 1000, 0", len(all.outcomes), unsent)
-	}
-	if p := quantiles(all.outcomes, outcome.latency, 0.9, 0.99); p[0] < 50*time.Millisecond ||
-		p[1] < 800*time.Millisecond {
-		t.Errorf("got p90 %s, p99 %s of the latency, want at least 50ms and 800ms", p[0], p[1])
-	}
-	if p := quantiles(all.outcomes, outcome.service, 0.99); p[0] > 2*time.Millisecond {
-		t.Errorf("got p99 %s of the service time, want at most 2ms, or the test proves nothing", p[0])
-	}
-	// The n-th call after the stall was due n/100 s later and is answered n ms later.
-	for n, want := range map[int]time.Duration{
-		200: 1001 * time.Millisecond, 201: 992 * time.Millisecond, 250: 551 * time.Millisecond,
-		500: time.Millisecond,
-	} {
-		if got := all.outcomes[n].latency(); got != want {
-			t.Errorf("latency of call %d: got %s, want %s", n, got, want)
+	synctest.Test(t, func(t *testing.T) {
+		all := newTally(0, expectAll)
+		a := &attack{
+			clock: clock{time.Now()}, schedule: constant(100), duration: 10 * time.Second, drain: time.Second,
+			workers: 1, done: all.add,
+			call: func(_ context.Context, n int64) outcome {
+				pass(time.Millisecond)
+				if n == 200 {
+					pass(time.Second)
+				}
+				return outcome{}
+			},
 		}
-	}
+		if unsent := a.run(t.Context()); unsent != 0 || len(all.outcomes) != 1000 {
+			t.Fatalf("got %d calls, %d never sent; want 1000, 0", len(all.outcomes), unsent)
+		}
+		if p := quantiles(all.outcomes, outcome.latency, 0.9, 0.99); p[0] < 50*time.Millisecond ||
+			p[1] < 800*time.Millisecond {
+			t.Errorf("got p90 %s, p99 %s of the latency, want at least 50ms and 800ms", p[0], p[1])
+		}
+		if p := quantiles(all.outcomes, outcome.service, 0.99); p[0] > 2*time.Millisecond {
+			t.Errorf("got p99 %s of the service time, want at most 2ms, or the test proves nothing", p[0])
+		}
+		// The n-th call after the stall was due n/100 s later and is answered n ms later.
+		for n, want := range map[int]time.Duration{
+			200: 1001 * time.Millisecond, 201: 992 * time.Millisecond, 250: 551 * time.Millisecond,
+			500: time.Millisecond,
+		} {
+			if got := all.outcomes[n].latency(); got != want {
+				t.Errorf("latency of call %d: got %s, want %s", n, got, want)
+			}
+		}
+	})
 }
 
 // run counts due calls that were never sent because the server was too slow.
 func TestUnsentCallsAreCounted(t *testing.T) {
-	c := &fakeClock{}
-	calls := 0
-	a := &attack{
-		clock: c, schedule: constant(10), duration: 10 * time.Second, drain: 5 * time.Second, workers: 1,
-		done: func(outcome) { calls++ },
-		call: func(context.Context, int64) outcome {
-			c.pass(time.Second)
-			return outcome{}
-		},
-	}
-	if unsent := a.run(t.Context()); int64(calls)+unsent != 100 || calls != 16 {
-		t.Errorf("got %d calls, %d never sent; want 16 in 15 s, and 84 never sent", calls, unsent)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		a := &attack{
+			clock: clock{time.Now()}, schedule: constant(10), duration: 10 * time.Second,
+			drain: 5 * time.Second, workers: 1, done: func(outcome) { calls++ },
+			call: func(context.Context, int64) outcome {
+				pass(time.Second)
+				return outcome{}
+			},
+		}
+		if unsent := a.run(t.Context()); int64(calls)+unsent != 100 || calls != 16 {
+			t.Errorf("got %d calls, %d never sent; want 16 in 15 s, and 84 never sent", calls, unsent)
+		}
+	})
 }
 
 // When the load is stopped, calls in flight are completed and no other call begins.
 func TestStop(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
-	c := &fakeClock{}
 	var done []outcome
 	a := &attack{
-		clock: c, schedule: constant(10), duration: time.Hour, workers: 1, done: func(o outcome) {
-			done = append(done, o)
-		},
+		clock: clock{time.Now()}, schedule: constant(10_000), duration: time.Hour, workers: 1,
+		done: func(o outcome) { done = append(done, o) },
 		call: func(ctx context.Context, n int64) outcome {
 			if n == 7 {
 				stop()
@@ -121,7 +100,7 @@ func TestWorkersShareTheSchedule(t *testing.T) {
 	var mu sync.Mutex
 	var made []int64
 	a := &attack{
-		clock: wallClock{time.Now()}, schedule: constant(100_000), duration: 20 * time.Millisecond,
+		clock: clock{time.Now()}, schedule: constant(100_000), duration: 20 * time.Millisecond,
 		drain: time.Hour, workers: 50,
 		done: func(outcome) {},
 		call: func(_ context.Context, n int64) outcome {

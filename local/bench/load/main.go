@@ -6,8 +6,8 @@
 // needs and passes on its flags.
 //
 // The scheduler is our own. The library vegeta does not fit: it measures latency from the
-// time at which a worker sends a call, so its bounded workers hide a stalled target; it
-// does not accept a test's clock; and its pacers cannot make bursts at given instants.
+// time at which a worker sends a call, so its bounded workers hide a stalled target; and
+// its pacers cannot make bursts at given instants.
 package main
 
 import (
@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 // session is one load from its start to its result.
 type session struct {
 	options
-	clock   wallClock
+	clock   clock
 	local   *localGateway // nil with -target
 	target  *target
 	earlier []outcome // calls of probe, which count in the windows of the load's keys
@@ -65,7 +65,7 @@ type session struct {
 }
 
 func measure(ctx context.Context, o options, errOut io.Writer) (*result, error) {
-	s := &session{options: o, clock: wallClock{time.Now()}, output: progress{errOut}}
+	s := &session{options: o, clock: clock{time.Now()}, output: progress{errOut}}
 	if err := s.open(ctx, errOut); err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (s *session) close() {
 func (s *session) probe(ctx context.Context) error {
 	for i, key := range s.keys {
 		c := caller{name: fmt.Sprintf("key %d", i+1), credential: key, plan: "-key", limits: s.limits}
-		sent := s.clock.Now()
+		sent := s.clock.now()
 		a, err := s.target.get(ctx, key)
 		if err != nil {
 			return err
@@ -116,7 +116,7 @@ func (s *session) probe(ctx context.Context) error {
 			c.limits = policiesIn(a.header)
 		}
 		s.target.callers = append(s.target.callers, c)
-		s.earlier = append(s.earlier, outcome{caller: int32(i), kind: k, sent: sent, received: s.clock.Now()})
+		s.earlier = append(s.earlier, outcome{caller: int32(i), kind: k, sent: sent, received: s.clock.now()})
 	}
 	return nil
 }
@@ -167,7 +167,7 @@ func (s *session) load(ctx context.Context) (*result, error) {
 		return nil, errors.New("the answers do not have the limits of the keys: set -limit")
 	}
 	when := p.schedule(s.rate, time.Now(), limits)
-	t := newTally(s.clock.Now(), s.target.expects)
+	t := newTally(s.clock.now(), s.target.expects)
 	unsent := s.run(ctx, s.attack(when, t), t)
 	r := newResult(s, t)
 	r.Unsent, r.Interrupted = unsent, ctx.Err() != nil

@@ -20,7 +20,7 @@ func (p progress) log(text string) { _, _ = fmt.Fprintln(p.out, "load: "+text) }
 
 // follow shows the tally until ctx ends.
 func (p progress) follow(ctx context.Context, name string, duration time.Duration, c clock, t *tally) {
-	for next := t.began + lineEvery; c.Wait(ctx, next); next += lineEvery {
+	for next := t.began + lineEvery; c.wait(ctx, next); next += lineEvery {
 		_, _ = fmt.Fprintln(p.out, line(name, next-t.began, duration, t.now()))
 	}
 }

@@ -7,19 +7,9 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
-
-// stoppingClock allows left waits. Then Wait returns false.
-type stoppingClock struct {
-	fakeClock
-	left int
-}
-
-func (c *stoppingClock) Wait(ctx context.Context, until time.Duration) bool {
-	c.left--
-	return c.left >= 0 && c.fakeClock.Wait(ctx, until)
-}
 
 // The state is shown in a line every five seconds.
 func TestProgress(t *testing.T) {
@@ -29,11 +19,15 @@ func TestProgress(t *testing.T) {
 	}
 	const state = " of 1m0s · 1,500 calls · admitted 50.0% · denied 50.0% · unexpected 750 · p50 2.00 ms · " +
 		"p99 2.00 ms\n"
-	var out bytes.Buffer
-	progress{&out}.follow(t.Context(), "steady", time.Minute, &stoppingClock{left: 2}, tally)
-	if want := "steady 5s" + state + "steady 10s" + state; out.String() != want {
-		t.Errorf("got %q, want %q", out.String(), want)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second)
+		defer cancel()
+		var out bytes.Buffer
+		progress{&out}.follow(ctx, "steady", time.Minute, clock{time.Now()}, tally)
+		if want := "steady 5s" + state + "steady 10s" + state; out.String() != want {
+			t.Errorf("got %q, want %q", out.String(), want)
+		}
+	})
 }
 
 func TestMilliseconds(t *testing.T) {
