@@ -8,7 +8,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"flag"
 	"fmt"
 	"image"
 	"image/color"
@@ -36,15 +35,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	f := flag.NewFlagSet("screenshots", flag.ExitOnError)
-	output := f.String("o", "docs/images", "`folder` for the pictures")
-	width := f.Int64("width", 1280, "`width` of the page in pixels")
-	_ = f.Parse(os.Args[1:]) // exits the program on an error
-	if f.NArg() > 0 {
-		fmt.Fprintf(os.Stderr, "screenshots: argument %q is not a flag (-h shows all flags)\n", f.Arg(0))
-		os.Exit(2)
-	}
-	err := run(ctx, *output, *width)
+	err := run(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "screenshots:", err)
@@ -53,12 +44,13 @@ func main() {
 }
 
 const (
-	height       = 860
-	shotsTimeout = 2 * time.Minute
+	output        = "docs/images"
+	width, height = 1280, 860 // of the pages
+	shotsTimeout  = 2 * time.Minute
 )
 
 // run starts a dashboard with the sample and takes every picture.
-func run(ctx context.Context, output string, width int64) error {
+func run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, shotsTimeout)
 	defer cancel()
 	server, err := valkey.Embedded()
@@ -91,7 +83,7 @@ func run(ctx context.Context, output string, width int64) error {
 	if err != nil {
 		return err
 	}
-	return takeAll(ctx, "http://"+listener.Addr().String(), s, output, width)
+	return takeAll(ctx, "http://"+listener.Addr().String(), s)
 }
 
 // shots are the pages, each with the element to wait for.
@@ -113,7 +105,7 @@ type shot struct {
 	scroll                   bool
 }
 
-func takeAll(ctx context.Context, base string, s *sample, output string, width int64) error {
+func takeAll(ctx context.Context, base string, s *sample) error {
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox,
 		chromedp.Flag("hide-scrollbars", true))
 	ctx, cancel := chromedp.NewExecAllocator(ctx, options...)
