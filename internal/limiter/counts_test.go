@@ -336,3 +336,28 @@ func TestQuotaMovesToAnotherZone(t *testing.T) {
 		}
 	})
 }
+
+// A limit that is newer than a call gives nothing of it back: it never counted the call, or
+// took over an unknown part. Other calls would lose their count.
+func TestNewLimitRefundsNoEarlierCall(t *testing.T) {
+	h := &changing{key: "refunds", client: connect(t, valkeytest.Start(t)), take: clockedScript(t)}
+	rapid.Check(t, func(rt *rapid.T) {
+		h.model, h.blind, h.log, h.now = Model{}, Model{}, nil, 0
+		h.client.Do(t.Context(), h.client.B().Del().Key(h.key).Key(h.key+":expiry").Build())
+		before := Limit{Requests: 100, Window: 10 * time.Second, Algorithm: Counter}
+		after := Limit{Requests: 1000, Window: 30 * time.Minute,
+			Algorithm: rapid.SampledFrom(Algorithms()).Draw(rt, "algorithm")}
+		if after.Algorithm == Log {
+			after.Slots = MinSlots
+		}
+		h.step(rt, Step{Limits: []Limit{before}, Cost: 50})
+		h.move(60_000_000) // the counter has forgotten the call
+		h.step(rt, Step{Limits: []Limit{before}, Cost: 1})
+		took := h.step(rt, Step{Limits: []Limit{before, after}, Cost: 90}).Limits[1].Remaining
+		d := h.step(rt, Step{Limits: []Limit{before, after}, Cost: -50, Calls: 1,
+			Taken: time.UnixMicro(epoch)})
+		if got := d.Limits[1].Remaining; got != took || d.Unreturned == 0 {
+			h.fail(rt, "%d remain, want %d and an answer that something was not returned", got, took)
+		}
+	})
+}

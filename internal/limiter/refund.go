@@ -34,11 +34,15 @@ type refund struct {
 // refund gives back a cost. It returns the part of the cost that p may still count
 // afterwards. For a call that has left the window it gives nothing back and returns 0,
 // because p no longer counts the call.
+//
+// A part that began after the call may never have counted it, and gives nothing back. A
+// log without groups finds that out by itself.
 func (p *part) refund(r refund) (unreturned int64) {
 	switch p.kind {
 	case counterKind:
 		switch {
-		case r.taken >= p.start+p.window: // the clock stepped back: the call's window is unknown
+		case r.taken >= p.start+p.window, // the clock stepped back: the call's window is unknown
+			r.taken >= p.start-p.window && p.newer(r):
 			return min(r.cost, p.cur+p.prev)
 		case r.taken >= p.start:
 			p.cur -= min(p.cur, r.cost)
@@ -47,7 +51,7 @@ func (p *part) refund(r refund) (unreturned int64) {
 		}
 		return 0
 	case fixedKind:
-		if r.taken >= r.ends {
+		if r.taken >= r.ends || r.taken >= p.start && p.newer(r) {
 			return min(r.cost, p.cur)
 		}
 		if r.taken >= p.start {
@@ -55,11 +59,17 @@ func (p *part) refund(r refund) (unreturned int64) {
 		}
 		return 0
 	case bucketKind:
+		if p.newer(r) {
+			return min(r.cost, p.debt(r.now).calls(p.group, p.window))
+		}
 		return p.refundBucket(r)
 	default:
 		return p.refundLog(r)
 	}
 }
+
+// newer reports whether a part began after the second of a call.
+func (p *part) newer(r refund) bool { return p.since > 0 && r.taken < (p.since-1)*1_000_000 }
 
 // maxDeficits is the maximum number of deficits in a log. For more, the two nearest are
 // merged.
@@ -85,7 +95,7 @@ func (p *part) refundLog(r refund) (unreturned int64) {
 	if r.taken <= r.now-p.span {
 		return 0
 	}
-	if p.kind == attemptsKind || r.taken <= clock-p.span {
+	if p.kind == attemptsKind || r.taken <= clock-p.span || p.group > 1 && p.newer(r) {
 		return min(r.cost, p.callsAfter(max(r.taken-1, clock-p.span)))
 	}
 	most := r.cost

@@ -1,6 +1,9 @@
 -- Part of the step: gives a cost and calls back. refund.go and bucket.go explain it.
 -- Sets unreturned: the part of a cost that a part may still count, the largest over all.
 
+-- Returns whether a part began after the second of the call.
+local function newer(part) return part.since > 0 and taken < (part.since - 1) * 1000000 end
+
 -- Removes number slots from a log, from slot first on.
 local function cut(log, first, number)
   log.bytes = sub(log.bytes, 1, first * log.width) .. sub(log.bytes, (first + number) * log.width + 1)
@@ -90,7 +93,7 @@ local function give_back_calls(log, number)
   if log.used == 0 then return 0 end
   trim(log, log.kind == LOG and clock - log.span or 0)
   if taken <= now - log.span then return 0 end
-  if log.kind == ATTEMPTS or taken <= clock - log.span then
+  if log.kind == ATTEMPTS or taken <= clock - log.span or (log.group > 1 and newer(log)) then
     local still = calls_after(log, max(taken - 1, clock - log.span))
     return still < number and still or number
   end
@@ -112,6 +115,10 @@ end
 -- bucket dropped. Returns for how many of them the bucket may still have debt.
 local function give_back_debt(bucket, number)
   local whole, part = debt(bucket)
+  if newer(bucket) then
+    local still = owed_calls(bucket, whole, part)
+    return still < number and still or number
+  end
   if bucket.cur > 0 and taken <= now and whole + part > 0 then
     local drained = now - taken
     if drained > 2 * bucket.window then drained = 2 * bucket.window end
@@ -138,7 +145,9 @@ local function give_back(part, number)
   if part.kind <= ATTEMPTS then return give_back_calls(part, number) end
   if part.kind == BUCKET then return give_back_debt(part, number) end
   local ends = part.kind == FIXED and part.ends or part.start + part.window
-  if taken >= ends then -- the clock stepped back: the call's window is unknown
+  local began = part.kind == FIXED and part.start or part.start - part.window
+  if taken >= ends -- the clock stepped back: the call's window is unknown
+    or (taken >= began and newer(part)) then
     local still = part.cur + part.prev
     return still < number and still or number
   elseif taken >= part.start then
