@@ -72,7 +72,6 @@ var knownErrors = []struct {
 	detail string
 }{
 	{crossing.ErrNoTarget, http.StatusConflict, "Nothing sends crossed limits: set CROSSINGS_TARGET."},
-	{crossing.ErrTested, http.StatusTooManyRequests, "A test was sent less than a minute ago."},
 	{policy.ErrNotFound, http.StatusNotFound, "No such key."},
 	{policy.ErrConflict, http.StatusConflict,
 		"Somebody else changed it at the same time. Nothing was saved. Send the request again."},

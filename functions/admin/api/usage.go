@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -238,7 +239,12 @@ func (a *api) registerCrossings() {
 }
 
 func (a *api) testCrossings(ctx context.Context, _ *rest.None) (*rest.None, error) {
-	return nil, a.Crossings.Test(ctx, auth.From(ctx).Name)
+	err := a.Crossings.Test(ctx, auth.From(ctx).Name)
+	if errors.Is(err, crossing.ErrTested) {
+		p := rest.NewProblem(http.StatusTooManyRequests, "A test was sent less than a minute ago.")
+		return nil, p.RetryAfter(int64(crossing.TestPause / time.Second))
+	}
+	return nil, err
 }
 
 func (a *api) listCrossings(ctx context.Context, in *crossingsInput) (*crossingsOutput, error) {

@@ -95,5 +95,8 @@ func TestCrossings(t *testing.T) {
 	s.post("/crossings/test", nil).wants(http.StatusConflict, "CROSSINGS_TARGET")
 	s.crossings.Target = "arn:aws:events:eu-west-1:111122223333:event-bus/default"
 	s.post("/crossings/test", nil).wants(http.StatusNoContent)
-	s.post("/crossings/test", nil).wants(http.StatusTooManyRequests, "less than a minute ago")
+	again := s.post("/crossings/test", nil).wants(http.StatusTooManyRequests, "less than a minute ago")
+	if got := again.header.Get("Retry-After"); got != "60" {
+		t.Errorf("a second test: got Retry-After %q, want 60", got)
+	}
 }
