@@ -53,6 +53,7 @@ type API struct {
 func New(config huma.Config, rules Rules) *API {
 	a := &API{rules: rules}
 	a.huma = huma.NewAPI(config, humago.NewAdapter(&a.mux, ""))
+	a.huma.UseMiddleware(a.checkQuery)
 	a.document = sync.OnceValues(func() ([]byte, error) { return json.Marshal(a.huma.OpenAPI()) })
 	return a
 }
