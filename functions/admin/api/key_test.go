@@ -64,22 +64,27 @@ func TestKeyOperations(t *testing.T) {
 	if stale.header.Get("ETag") != `"2"` {
 		t.Errorf("got ETag %s, want version 2", stale.header.Get("ETag"))
 	}
-	cleared := s.do(http.MethodPatch, path, map[string]any{"expires": nil, "tags": []string{}},
-		header{"If-Match": "*"}).wants(http.StatusOK,
-		`"version":3`)
-	if strings.Contains(cleared.text, "expires") || strings.Contains(cleared.text, "tags") {
-		t.Errorf("got %s, want neither expires nor tags", cleared.text)
+	allow := []any{map[string]any{"method": "GET", "path": "/a"}}
+	s.do(http.MethodPatch, path, map[string]any{"group": "acme", "allow": allow},
+		header{"If-Match": "*"}).wants(http.StatusOK, `"group":"acme"`, `"path":"/a"`)
+	cleared := s.do(http.MethodPatch, path,
+		map[string]any{"expires": nil, "tags": []string{}, "group": nil, "allow": nil},
+		header{"If-Match": "*"}).wants(http.StatusOK, `"version":4`)
+	for _, field := range []string{"expires", "tags", "group", "allow"} {
+		if strings.Contains(cleared.text, `"`+field+`"`) {
+			t.Errorf("got %s, want no %s", cleared.text, field)
+		}
 	}
 
 	override := map[string]any{"limits": []any{map[string]any{"requests": 5, "window": "1m"}},
 		"reason": "abuse", "until": time.Now().Add(time.Hour)}
 	s.do(http.MethodPut, path+"/override", override, nil).wants(http.StatusPreconditionRequired)
-	s.do(http.MethodPut, path+"/override", override, header{"If-Match": `"3"`}).wants(http.StatusOK,
+	s.do(http.MethodPut, path+"/override", override, header{"If-Match": `"4"`}).wants(http.StatusOK,
 		`"requests":5`)
 	logged("key.override", "abuse")
 	s.get(path).wants(http.StatusOK, `"states":["overridden"]`, `"text":"5 per minute"`)
 	s.do(http.MethodDelete, path+"/override?reason=over", nil,
-		header{"If-Match": `"3"`}).wants(http.StatusPreconditionFailed)
+		header{"If-Match": `"4"`}).wants(http.StatusPreconditionFailed)
 	s.do(http.MethodDelete, path+"/override?reason=over", nil, nil).wants(http.StatusOK)
 	logged("key.override.end", "over")
 	s.do(http.MethodDelete, path+"/override", nil, nil).wants(http.StatusNotFound)

@@ -218,13 +218,13 @@ type (
 		Path
 		rest.IfMatch
 		Body struct {
-			Name    *string              `json:"name,omitempty" minLength:"1" maxLength:"100"`
-			Plan    *string              `json:"plan,omitempty" minLength:"1" maxLength:"100"`
-			Tags    *[]string            `json:"tags,omitempty" maxItems:"10"`
-			Group   *string              `json:"group,omitempty" maxLength:"64" doc:"Group; empty for none"`
-			Allow   *[]policydoc.Pattern `json:"allow,omitempty" maxItems:"20" doc:"Routes that the key may call; [] for all routes of its plan"`
-			Expires nullable[time.Time]  `json:"expires,omitempty" doc:"Expiry; null for never"`
-			Reason  string               `json:"reason,omitempty" maxLength:"200"`
+			Name    nullable[string]              `json:"name,omitempty" nullable:"false" minLength:"1" maxLength:"100"`
+			Plan    nullable[string]              `json:"plan,omitempty" nullable:"false" minLength:"1" maxLength:"100"`
+			Tags    nullable[[]string]            `json:"tags,omitempty" maxItems:"10" doc:"Tags; null or [] for none"`
+			Group   nullable[string]              `json:"group,omitempty" maxLength:"64" doc:"Group; null or empty for none"`
+			Allow   nullable[[]policydoc.Pattern] `json:"allow,omitempty" maxItems:"20" doc:"Routes that the key may call; null or [] for all routes of its plan"`
+			Expires nullable[time.Time]           `json:"expires,omitempty" doc:"Expiry; null for never"`
+			Reason  string                        `json:"reason,omitempty" maxLength:"200"`
 		}
 	}
 	deleteInput struct {
@@ -246,6 +246,24 @@ func (n *nullable[T]) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, &n.value)
 }
 
+// set sets the value at to the one that was sent, or to its zero value for null.
+func (n *nullable[T]) set(to *T) {
+	switch {
+	case n.value != nil:
+		*to = *n.value
+	case n.sent:
+		*to = *new(T)
+	}
+}
+
+// required returns the error of null; nil without one.
+func (n *nullable[T]) required() error {
+	if n.sent && n.value == nil {
+		return errors.New("is null: give a value, or omit it to keep the present one")
+	}
+	return nil
+}
+
 // Schema implements huma.SchemaProvider: the value or null.
 func (nullable[T]) Schema(r huma.Registry) *huma.Schema {
 	s := *r.Schema(reflect.TypeFor[T](), true, "")
@@ -254,7 +272,10 @@ func (nullable[T]) Schema(r huma.Registry) *huma.Schema {
 }
 
 func (ops operations) patchKey(ctx context.Context, in *patchKeyInput) (*keyOutput, error) {
-	if err := cmp.Or(in.Missing(), expiryProblem(in.Body.Expires.value)); err != nil {
+	var details rest.Details
+	details.Add("name", in.Body.Name.required())
+	details.Add("plan", in.Body.Plan.required())
+	if err := cmp.Or(in.Missing(), details.Err(), expiryProblem(in.Body.Expires.value)); err != nil {
 		return nil, err
 	}
 	change := app.KeyChange{Do: app.Details, Details: in.apply}
@@ -262,21 +283,15 @@ func (ops operations) patchKey(ctx context.Context, in *patchKeyInput) (*keyOutp
 }
 
 func (in *patchKeyInput) apply(k *policy.Key) {
-	b := in.Body
-	if b.Name != nil {
-		k.Name = *b.Name
-	}
-	if b.Plan != nil {
-		k.Plan = *b.Plan
-	}
-	if b.Tags != nil {
-		k.Tags = *b.Tags
-	}
-	if b.Group != nil {
-		k.Group = *b.Group
-	}
-	if b.Allow != nil {
-		k.Allow = policydoc.ToPatterns(*b.Allow)
+	b := &in.Body
+	b.Name.set(&k.Name)
+	b.Plan.set(&k.Plan)
+	b.Tags.set(&k.Tags)
+	b.Group.set(&k.Group)
+	if b.Allow.sent {
+		var allow []policydoc.Pattern
+		b.Allow.set(&allow)
+		k.Allow = policydoc.ToPatterns(allow)
 	}
 	if b.Expires.sent {
 		k.Expires = schema.TimeOf(b.Expires.value)
