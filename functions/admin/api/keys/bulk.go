@@ -26,7 +26,7 @@ type (
 			Until    *time.Time  `json:"until,omitempty" doc:"With do ban: when the ban ends. With do expiry: the new expiry; if omitted, never"`
 			Tags     []string    `json:"tags,omitempty" maxItems:"10" doc:"With do tag or untag: the tags to add or remove"`
 			Group    string      `json:"group,omitempty" maxLength:"64" doc:"With do group: the new group; if omitted, none"`
-			Reason   string      `json:"reason" minLength:"1" maxLength:"200"`
+			Reason   string      `json:"reason" minLength:"1" maxLength:"200" pattern:"\\S" patternDescription:"text that is not blank"`
 			Confirm  *int64      `json:"confirm,omitempty" minimum:"0" doc:"Number of keys that match. Needed in the first request of revoke, reset or ban with a filter"`
 			After    string      `json:"after,omitempty" maxLength:"1000" doc:"The value of next in the previous response"`
 		}
@@ -228,6 +228,7 @@ func (in *bulkInput) job(set *policy.Set) (app.Job, error) {
 		}
 		j.Override = b.Override.read("override.", &details)
 	case app.Ban, app.SetExpiry:
+		details.Add("until", inFuture(b.Until, "to block keys now, revoke them"))
 		j.Until = schema.TimeOf(b.Until)
 	case app.AddTags, app.RemoveTags:
 		j.Tags = b.Tags

@@ -30,7 +30,7 @@ type (
 			Holder  string    `json:"holder,omitempty" maxLength:"500" doc:"For a JWT: the claim that identifies the caller, usually sub"`
 			Network string    `json:"network,omitempty" maxLength:"50" doc:"For an address: the network that it counts as" example:"203.0.113.7/32"`
 			Name    string    `json:"name" minLength:"1" maxLength:"100"`
-			Reason  string    `json:"reason" minLength:"1" maxLength:"200"`
+			Reason  string    `json:"reason" minLength:"1" maxLength:"200" pattern:"\\S" patternDescription:"text that is not blank"`
 			Over    *Override `json:"override,omitempty"`
 		}
 	}

@@ -51,7 +51,7 @@ type (
 		rest.IfMatch
 		Body struct {
 			Until  time.Time `json:"until" doc:"When the ban ends"`
-			Reason string    `json:"reason" minLength:"1" maxLength:"200"`
+			Reason string    `json:"reason" minLength:"1" maxLength:"200" pattern:"\\S" patternDescription:"text that is not blank"`
 		}
 	}
 )

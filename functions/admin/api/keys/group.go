@@ -2,6 +2,7 @@ package keys
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -71,6 +72,17 @@ func (ops operations) registerGroups(group rest.Group) {
 	}, ops.endGroupOverride)
 }
 
+const noGroup = "No such group: no key names it."
+
+// groupProblem returns the problem of an operation on a group. missing is the detail if the
+// group, or its override, does not exist.
+func groupProblem(err error, missing string) error {
+	if errors.Is(err, policy.ErrNotFound) {
+		return rest.NewProblem(http.StatusNotFound, missing)
+	}
+	return err
+}
+
 func (ops operations) getGroup(ctx context.Context, in *GroupPath) (*rest.Body[Group], error) {
 	set, err := ops.keys.Set(ctx)
 	if err != nil {
@@ -78,7 +90,7 @@ func (ops operations) getGroup(ctx context.Context, in *GroupPath) (*rest.Body[G
 	}
 	g, err := ops.keys.Group(ctx, set, in.Name)
 	if err != nil {
-		return nil, err
+		return nil, groupProblem(err, noGroup)
 	}
 	out := Group{Name: g.Name, Keys: g.Keys, Now: g.Now.UTC(), Override: overrideOf(g.Override),
 		Limits: make([]GroupLimits, len(g.Limits))}
@@ -90,7 +102,8 @@ func (ops operations) getGroup(ctx context.Context, in *GroupPath) (*rest.Body[G
 }
 
 func (ops operations) resetGroup(ctx context.Context, in *groupResetInput) (*rest.None, error) {
-	return nil, ops.keys.ResetGroup(ctx, in.Name, app.NewEdit(ctx, in.Reason()))
+	err := ops.keys.ResetGroup(ctx, in.Name, app.NewEdit(ctx, in.Reason()))
+	return nil, groupProblem(err, noGroup)
 }
 
 func (ops operations) overrideGroup(ctx context.Context, in *groupOverrideInput) (*rest.Body[Group], error) {
@@ -101,11 +114,12 @@ func (ops operations) overrideGroup(ctx context.Context, in *groupOverrideInput)
 	}
 	err := ops.keys.OverrideGroup(ctx, in.Name, o, in.Accepts, app.NewEdit(ctx, o.Reason))
 	if err != nil {
-		return nil, overrideProblem(err)
+		return nil, groupProblem(overrideProblem(err), noGroup)
 	}
 	return ops.getGroup(ctx, &in.GroupPath)
 }
 
 func (ops operations) endGroupOverride(ctx context.Context, in *groupEndInput) (*rest.None, error) {
-	return nil, ops.keys.OverrideGroup(ctx, in.Name, nil, nil, app.NewEdit(ctx, in.Reason))
+	err := ops.keys.OverrideGroup(ctx, in.Name, nil, nil, app.NewEdit(ctx, in.Reason))
+	return nil, groupProblem(err, "The group has no override.")
 }

@@ -241,7 +241,7 @@ type (
 	// RequiredReason is the body of a change that needs only a reason.
 	RequiredReason struct {
 		Body struct {
-			Reason string `json:"reason" minLength:"1" maxLength:"200"`
+			Reason string `json:"reason" minLength:"1" maxLength:"200" pattern:"\\S" patternDescription:"text that is not blank"`
 		}
 	}
 )
