@@ -80,6 +80,9 @@ func (r *Registry) compare(ctx context.Context, set *policy.Set, j Job, keys []p
 	for _, k := range keys {
 		review.Read++
 		after, differs := j.Result(set, k)
+		if _, record := recordActions[j.Do]; record && after.Validate(set, k) != nil {
+			continue // the job would fail to change it
+		}
 		if k.Status != policy.Active || !differs {
 			continue
 		}

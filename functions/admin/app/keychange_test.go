@@ -93,6 +93,30 @@ func TestReviewIsBounded(t *testing.T) {
 	}
 }
 
+// A review counts the keys that the job then changes, not those that it would fail to
+// change.
+func TestReviewCountsWhatTheJobChanges(t *testing.T) {
+	j := newJobs(t, 4)
+	full := []string{"1", "2", "3", "4", "5", "6", "7", "8", "9", "10"}
+	j.keys.UpdateKey("k0001", func(k *policy.Key) { k.Tags = full })
+	j.keys.UpdateKey("k0002", func(k *policy.Key) { k.Status = policy.Revoked })
+	j.keys.UpdateKey("k0003", func(k *policy.Key) { k.Banned = time.Now().Add(time.Hour).UTC() })
+	_, err := j.keys.Adopt(t.Context(), policy.Address, "addressaddressaddress1", "home", nil, sitetest.ByTest)
+	j.keys.Must(err)
+	for _, change := range []app.KeyChange{
+		{Do: app.AddTags, Tags: []string{"vip"}}, {Do: app.SetGroup, Group: "acme"}, {Do: app.Unban},
+		{Do: app.Reset},
+	} {
+		job := app.Job{KeyChange: change, Filter: &app.KeyFilter{}, Total: 5}
+		review, err := j.ReviewJob(t.Context(), j.set(), job)
+		j.keys.Must(err)
+		if done := j.run(j.start(job)); int64(review.Change) != done.Done || review.Read != 5 {
+			t.Errorf("%s: %d of %d keys would change, but %d did: %+v", change.Do, review.Change, review.Read,
+				done.Done, done.Failures)
+		}
+	}
+}
+
 // The recent jobs are the newest 200 of 30 days, newest first.
 func TestRecentJobs(t *testing.T) {
 	j := newJobs(t, 1)
