@@ -101,7 +101,8 @@ func TestReviewCountsWhatTheJobChanges(t *testing.T) {
 	j.keys.UpdateKey("k0001", func(k *policy.Key) { k.Tags = full })
 	j.keys.UpdateKey("k0002", func(k *policy.Key) { k.Status = policy.Revoked })
 	j.keys.UpdateKey("k0003", func(k *policy.Key) { k.Banned = time.Now().Add(time.Hour).UTC() })
-	_, err := j.keys.Adopt(t.Context(), policy.Address, "addressaddressaddress1", "home", nil, sitetest.ByTest)
+	_, err := j.keys.Adopt(t.Context(), policy.Address, "addressaddressaddress1", "home",
+		nil, sitetest.ByTest)
 	j.keys.Must(err)
 	for _, change := range []app.KeyChange{
 		{Do: app.AddTags, Tags: []string{"vip"}}, {Do: app.SetGroup, Group: "acme"}, {Do: app.Unban},
