@@ -19,7 +19,9 @@ import (
 //	new limit           calls of the last two windows, as if made now, also denied ones that a
 //	                    limit counted, and the calls of a slot of every log so far. A limit is
 //	                    new if the step before did not name it and it need not count anything.
-//	                    A longer window also makes the shorter ones of the same slots new
+//	                    A longer window also makes the shorter ones of the same slots new.
+//	                    Calls that these took over count twice, and older ones count in
+//	                    these if the clock steps back
 //	refund              nothing is given back if the Decision has Unreturned, by a bucket, or if
 //	                    the clock stepped back since the call
 //	clock stepped back  a call counts as made at the latest time seen until then, a new limit may
@@ -68,6 +70,9 @@ const unknown = -1
 
 // slack stands for the calls of a slot of every log so far.
 const slack = -2
+
+// again - i stands for call i, which a log counts twice.
+const again = -3
 
 // same returns what makes a limit the same.
 func same(l Limit) Limit {

@@ -35,19 +35,31 @@ func (o *ledger) name(named map[Limit]int64) {
 			o.taken[id] = map[int]int64{}
 		}
 		window := id.Span().Microseconds()
+		longer := window
 		for other := range named {
-			if fresh[id] && isNew(other) { // a new log
-				window = max(window, other.Span().Microseconds())
+			if isNew(other) {
+				longer = max(longer, other.Span().Microseconds())
 			}
+		}
+		if fresh[id] { // a new log
+			window = longer
 		}
 		o.taken[id][slack] = o.highest
 		if earlier, took := at[unknown]; o.now < o.highest || took && earlier > o.now-2*window {
 			o.taken[id][unknown] = o.highest
 		}
 		for i, c := range o.calls {
-			if counted := c.admitted || at[i] > 0 || c.countedDenied(); counted &&
-				max(at[i], c.highest) > o.now-2*window {
+			if !c.admitted && at[i] == 0 && !c.countedDenied() {
+				continue
+			}
+			if fresh[id] && o.tookOver(id, i) {
+				o.taken[id][again-i] = max(at[i], c.highest)
+			}
+			switch last := max(at[i], c.highest); {
+			case last > o.now-2*window:
 				o.taken[id][i] = o.highest
+			case last > o.now-2*longer: // it counts in the longer window alone, until the clock steps back
+				o.taken[id][i] = max(o.taken[id][i], o.highest-window)
 			}
 		}
 	}
@@ -56,6 +68,18 @@ func (o *ledger) name(named map[Limit]int64) {
 		o.ever = map[Limit]int64{}
 	}
 	maps.Copy(o.ever, named)
+}
+
+// tookOver reports whether a shorter window of the slots of a log took over a call.
+func (o *ledger) tookOver(id Limit, call int) bool {
+	for other, taken := range o.taken {
+		shorter := other.Window < id.Window
+		other.Window = id.Window
+		if _, took := taken[call]; took && shorter && id.Algorithm == Log && other == id {
+			return true
+		}
+	}
+	return false
 }
 
 // countedDenied reports whether a limit counted the call although it was denied.
@@ -129,6 +153,9 @@ func (o *ledger) entries(id Limit) (entries []entry) {
 				}
 			}
 			entries = append(entries, entry{max(c.highest, taken), more})
+			if at, twice := o.taken[id][again-i]; twice {
+				entries = append(entries, entry{at, amount(id, c.cost, 1)})
+			}
 		}
 	}
 	if at, took := o.taken[id][unknown]; took {
