@@ -55,6 +55,10 @@ func TestTypedEndWins(t *testing.T) {
 	s.Post(limitsPath, sitetest.With(sitetest.LimitsForm(version+1, "1 per hour"),
 		"lasts", "4h", "until", "2020-01-01T00:00")).Wants(t, http.StatusUnprocessableEntity,
 		"This time is in the past.")
+	ended := time.Now().Add(-time.Minute).UTC().Truncate(time.Second) // since the form was shown
+	s.Post(limitsPath, sitetest.With(sitetest.LimitsForm(version+1, "1 per hour"), "lasts", "at", "until",
+		ended.Format("2006-01-02T15:04"), "until-shown", ended.Format(time.RFC3339))).
+		Wants(t, http.StatusUnprocessableEntity, "This time is in the past.")
 }
 
 // A save without a change shows a message, and writes nothing to Valkey or the audit log.

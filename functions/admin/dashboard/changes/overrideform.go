@@ -65,7 +65,7 @@ func (f *OverrideForm) Override(now time.Time) *policy.Override {
 			f.Limits.Error = "Add at least one limit, or turn limits off."
 		}
 	}
-	o.Until = f.until.Time(now)
+	o.Until = f.until.End(now)
 	f.Reason.CheckReason()
 	return o
 }

@@ -134,6 +134,15 @@ func wrongInstant(t, now time.Time) string {
 	return ""
 }
 
+// End is Time for an end that cannot stay as it is once it has passed.
+func (u *Until) End(now time.Time) time.Time {
+	t := u.Time(now)
+	if !t.IsZero() && u.ErrorCount() == 0 {
+		u.At.Error = wrongInstant(t, now)
+	}
+	return t
+}
+
 // BanEnd returns the typed end of a ban. It sets an error for never.
 func (u *Until) BanEnd(now time.Time) time.Time {
 	t := u.Time(now)
