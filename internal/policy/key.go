@@ -201,9 +201,7 @@ func (k *Key) Validate(set *Set, old Key) error {
 	if len(k.Tags) > MaxTags {
 		fields.add("tags", fmt.Sprintf("%d given: must be at most %d", len(k.Tags), MaxTags))
 	}
-	for i, tag := range k.Tags {
-		fields.add(fmt.Sprintf("tags[%d]", i), TextProblem(tag, MaxTagLen))
-	}
+	fields = append(fields, TagErrors(k.Tags)...)
 	if p, found := set.Plan(k.Plan); found || k.Plan != old.Plan || k.PlanNumber != old.PlanNumber {
 		k.PlanNumber = p.Number
 	}

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -42,6 +43,33 @@ func TextProblem(text string, longest int) string {
 	if at := strings.IndexFunc(text, func(r rune) bool { return !IsText(r) }); at >= 0 {
 		r, _ := utf8.DecodeRuneInString(text[at:])
 		return fmt.Sprintf("has the character %U, which cannot be printed: remove it", r)
+	}
+	return ""
+}
+
+// TagErrors returns the errors of tags, by their places in the field tags. A form types
+// them in one line, so a tag has no comma and no space at an end.
+func TagErrors(tags []string) []FieldError {
+	var fields fieldErrors
+	for i, tag := range tags {
+		problem := TagProblem(tag)
+		if problem == "" && slices.Contains(tags[:i], tag) {
+			problem = "is there twice: remove one"
+		}
+		fields.add(fmt.Sprintf("tags[%d]", i), problem)
+	}
+	return fields
+}
+
+// TagProblem returns the problem of a tag; empty if it is valid.
+func TagProblem(tag string) string {
+	switch problem := TextProblem(tag, MaxTagLen); {
+	case problem != "":
+		return problem
+	case strings.Contains(tag, ","):
+		return "has a comma: give two tags"
+	case strings.TrimSpace(tag) != tag:
+		return "begins or ends with a space: remove it"
 	}
 	return ""
 }

@@ -94,9 +94,9 @@ func (m *migration) tags(key *importedKey, k apiKey) {
 	}
 	for _, tag := range all {
 		if text := clipped(tag, policy.MaxTagLen+1); len(key.tags) == policy.MaxTags || text != tag ||
-			policy.TextProblem(tag, policy.MaxTagLen) != "" {
+			policy.TagProblem(tag) != "" {
 			m.add("  tag "+clipped(tag, policy.MaxTagLen),
-				noEquivalent+"a key has at most 10 tags of 50 characters")
+				noEquivalent+"a key has at most 10 tags of 50 characters, without commas")
 			continue
 		}
 		key.tags = append(key.tags, tag)

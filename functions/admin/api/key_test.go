@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"net/http"
 	"slices"
@@ -442,7 +443,7 @@ func TestConcurrentChangeOfKey(t *testing.T) {
 			old, err := s.keys.Get(t.Context(), k.ID)
 			if err == nil {
 				_, err = s.keys.Update(t.Context(), k.ID, old.Version, "key.edit", byTest,
-					func(k *policy.Key) { k.Tags = append(k.Tags, "x") })
+					func(k *policy.Key) { k.Tags = append(k.Tags, rand.Text()) })
 			}
 			if err != nil {
 				t.Fatal(err)

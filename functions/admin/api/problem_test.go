@@ -84,6 +84,12 @@ func TestProblems(t *testing.T) {
 		"tag too long": {"POST", "/keys", `{"name":"a","plan":"free","tags":["` + strings.Repeat("x", 51) +
 			`"]}`, nil, 422,
 			[]string{"body.tags[0]", "50"}},
+		"tag with a comma": {"POST", "/keys", `{"name":"a","plan":"free","tags":["a","b, c"]}`, nil, 422,
+			[]string{"body.tags[1]", "comma"}},
+		"tag after a blank": {"PATCH", keyPath, `{"tags":[" a"]}`, match, 422, []string{"body.tags[0]", "space"}},
+		"tag twice":         {"PATCH", keyPath, `{"tags":["a","a"]}`, match, 422, []string{"body.tags[1]", "twice"}},
+		"bulk tag with a comma": {"POST", "/bulk", `{"do":"tag","filter":{},"reason":"x","tags":["b,c"]}`, nil, 422,
+			[]string{"body.tags[0]", "comma"}},
 		"no such plan": {"POST", "/keys", `{"name":"a","plan":"gold"}`, nil, 422,
 			[]string{"body.plan", "no plan"}},
 		"invalid time": {"POST", "/keys", `{"name":"a","plan":"free","expires":"tomorrow"}`, nil, 422,

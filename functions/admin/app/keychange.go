@@ -178,9 +178,7 @@ func (c KeyChange) Validate() error {
 		if n := len(c.Tags); n == 0 || n > policy.MaxTags {
 			add("tags", fmt.Sprintf("%d given: must be 1 to %d", n, policy.MaxTags))
 		}
-		for i, tag := range c.Tags {
-			add(fmt.Sprintf("tags[%d]", i), policy.TextProblem(tag, policy.MaxTagLen))
-		}
+		fields = append(fields, policy.TagErrors(c.Tags)...)
 	case SetGroup:
 		if c.Group != "" {
 			add("group", policy.GroupProblem(c.Group))
