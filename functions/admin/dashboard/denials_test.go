@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"tidegate/internal/cause"
+	"tidegate/internal/policy"
 	"tidegate/internal/testing/sitetest"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/denylog"
@@ -260,4 +261,20 @@ func TestRefusedCredentials(t *testing.T) {
 	if strings.Contains(got.Body, "Unknown key") {
 		t.Error("the key's page counts credentials of others")
 	}
+}
+
+// The filters take the longest names, whatever their characters.
+func TestFiltersTakeLongNames(t *testing.T) {
+	s := sitetest.New(t).Login()
+	long := strings.Repeat("😀", policy.MaxNameLen)
+	s.Keys.Plan(long, sitetest.Per(5, time.Minute))
+	s.Keys.UpdateKey("acme", func(k *policy.Key) { k.Name, k.Plan = long, long })
+	name := url.QueryEscape(long)
+	for _, path := range []string{
+		"/audit?subject=", "/audit.csv?subject=", "/denials?key=", "/denials?plan=", "/denials?rule=",
+		"/denials.csv?plan=",
+	} {
+		s.Get(path+name).Wants(t, http.StatusOK)
+	}
+	s.Get("/audit?subject="+name).Wants(t, http.StatusOK, "{acme}")
 }

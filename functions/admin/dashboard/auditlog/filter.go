@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+	"unicode/utf8"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth/token"
@@ -29,7 +30,7 @@ type filter struct {
 	choices  *templates.KeyChoices // keys with the typed name, if there are several
 }
 
-const maxSubject = 100 // bytes
+const maxSubject = policy.MaxNameLen // characters; ids are shorter
 
 // readFilter reads the filter in the address. It reports false if a text is longer than
 // any page would send.
@@ -52,7 +53,7 @@ func readFilter(r *http.Request) (filter, bool) {
 	if f.to != "" && f.after == "" {
 		f.After = audit.Before(f.instant(f.to))
 	}
-	return f, len(f.typed) <= maxSubject && len(f.Job) <= 64 && len(f.Action) <= 40 &&
+	return f, utf8.RuneCountInString(f.typed) <= maxSubject && len(f.Job) <= 64 && len(f.Action) <= 40 &&
 		len(f.By) <= 400 && len(f.After) <= 100
 }
 

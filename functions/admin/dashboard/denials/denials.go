@@ -45,8 +45,8 @@ func (d *Pages) Routes() []auth.Route {
 
 const (
 	denialsPerPage = 50
-	recentDenials  = 10 // latest denials that other pages list
-	maxFilterText  = 200
+	recentDenials  = 10  // latest denials that other pages list
+	maxFilterText  = 200 // characters
 )
 
 // causeTexts name the causes in lists.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/form"
@@ -51,12 +52,13 @@ func readFilter(r *http.Request, now time.Time) filter {
 	} else if begin, end, ok := page.Day(f.span, now); ok {
 		from, to = begin, end
 	}
+	length := utf8.RuneCountInString
 	var fromOK, toOK bool
 	f.From, fromOK = instantOr(f.from, from)
 	f.To, toOK = instantOr(f.to, to)
 	switch {
-	case max(len(f.Subject), len(f.Plan), len(f.Group), len(f.Rule), len(f.Limit), len(f.Route)-20,
-		len(f.Request)) > maxFilterText:
+	case max(length(f.Subject), length(f.Plan), length(f.Group), length(f.Rule), length(f.Limit),
+		length(f.Route)-20, length(f.Request)) > maxFilterText:
 		f.problem = "Key, plan, group, rule, limit, route and request: at most 200 characters."
 	case !known:
 		f.problem = "Cause: choose one from the list."
