@@ -55,6 +55,8 @@ func TestAuditPage(t *testing.T) {
 		}
 	}
 	s.Get("/audit?after=nonsense").Wants(t, http.StatusBadRequest)
+	s.Get("/audit?from=2026-01-02T10:00&to=2026-01-01T10:00").
+		Wants(t, http.StatusUnprocessableEntity, "From must be before To.")
 	rows, err := csv.NewReader(
 		strings.NewReader(s.Get("/audit.csv?what=key.override").Wants(t, http.StatusOK).Body),
 	).ReadAll()

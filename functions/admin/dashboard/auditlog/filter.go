@@ -50,8 +50,14 @@ func readFilter(r *http.Request) (filter, bool) {
 	if f.from != "" {
 		f.Since = f.instant(f.from)
 	}
-	if f.to != "" && f.after == "" {
-		f.After = audit.Before(f.instant(f.to))
+	if f.to != "" {
+		to := f.instant(f.to)
+		if f.problem == "" && !f.Since.Before(to) {
+			f.problem = "From must be before To."
+		}
+		if f.after == "" {
+			f.After = audit.Before(to)
+		}
 	}
 	return f, utf8.RuneCountInString(f.typed) <= maxSubject && len(f.Job) <= 64 && len(f.Action) <= 40 &&
 		len(f.By) <= 400 && len(f.After) <= 100
