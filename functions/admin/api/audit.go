@@ -126,8 +126,8 @@ const maxStates = 3 << 20
 func (a *api) listAudit(ctx context.Context, in *auditInput) (*auditOutput, error) {
 	q := audit.Query{Subject: in.Subject, Named: in.Name, Action: in.Action, By: in.By, Job: in.Job,
 		Since: in.From, After: in.After, Count: in.Count, MaxBytes: maxStates, Older: true}
-	if !in.To.IsZero() && !in.From.Before(in.To) {
-		return nil, rest.Invalid("query.to", "must be after from")
+	if !in.To.IsZero() && in.To.Before(in.From) {
+		return nil, rest.Invalid("query.to", "is before from")
 	}
 	if q.After == "" && !in.To.IsZero() {
 		q.After = audit.Before(in.To)

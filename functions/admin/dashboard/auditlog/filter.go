@@ -52,7 +52,7 @@ func readFilter(r *http.Request) (filter, bool) {
 	}
 	if f.to != "" {
 		to := f.instant(f.to)
-		if f.problem == "" && !f.Since.Before(to) {
+		if f.problem == "" && to.Before(f.Since) {
 			f.problem = "From must be before To."
 		}
 		if f.after == "" {
