@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 
 	"tidegate/functions/admin/auth"
+	"tidegate/internal/config"
 	"tidegate/internal/testing/oidctest"
 )
 
@@ -32,8 +33,8 @@ func TestReadConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.SessionIdle != 30*time.Minute || c.SessionLifetime != 12*time.Hour || c.BasePath != "" ||
-		c.LogLevel != slog.LevelInfo {
+	if c.SessionIdle != config.DefaultSessionIdle || c.SessionLifetime != config.DefaultSessionLifetime ||
+		c.BasePath != "" || c.LogLevel != slog.LevelInfo {
 		t.Errorf("defaults: got %v %v %q %v, want 30m, 12h, no base path, info", c.SessionIdle,
 			c.SessionLifetime, c.BasePath, c.LogLevel)
 	}

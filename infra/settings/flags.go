@@ -153,6 +153,9 @@ func pairs(text string) (map[string]string, error) {
 		if !found {
 			return nil, errors.New("must be name=value,name=value")
 		}
+		if _, twice := all[key]; twice {
+			return nil, fmt.Errorf("must have %q once", key)
+		}
 		all[key] = value
 	}
 	return all, nil

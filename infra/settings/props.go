@@ -284,11 +284,14 @@ func (p *Props) Name() string { return "tidegate-" + p.Stage }
 func (d *Decision) LongestCheck() time.Duration { return ConnectTimeout + d.Timeout()*3/2 }
 
 // Timeout returns StoreTimeout, or the function's default.
-func (d *Decision) Timeout() time.Duration {
-	if d.StoreTimeout == nil {
-		return defaultStoreTimeout
+func (d *Decision) Timeout() time.Duration { return valueOr(d.StoreTimeout, defaultStoreTimeout) }
+
+// valueOr returns a flag's value, or the function's default if the flag is not given.
+func valueOr(value *time.Duration, standard time.Duration) time.Duration {
+	if value == nil {
+		return standard
 	}
-	return *d.StoreTimeout
+	return *value
 }
 
 // setDefaults sets the unset fields. Read has already set the bools that default to true.

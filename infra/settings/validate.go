@@ -55,8 +55,9 @@ func (p *Props) check() error {
 		"must be a private IPv4 range of /16 to /24, such as 10.42.0.0/20")
 	want(len(p.Zones) == 0 || len(p.Zones) >= 2 && len(p.Zones) <= 3, "zones", strings.Join(p.Zones, ","),
 		"must be 2 or 3 zones")
-	for _, zone := range p.Zones {
+	for i, zone := range p.Zones {
 		want(zoneName.MatchString(zone), "zones", zone, "must be names such as eu-west-1a")
+		want(!slices.Contains(p.Zones[:i], zone), "zones", zone, "must be given once: each zone has its subnets")
 	}
 	want(corsOrigin.MatchString(p.CORSOrigin), "corsOrigin", p.CORSOrigin,
 		"must be an origin such as https://app.example.com, * or none")
@@ -187,10 +188,9 @@ func (l *Login) check(want wants) {
 	wantNetworks(want, "ownerNetworks", l.OwnerNetworks)
 	wantDuration(want, "sessionIdle", l.SessionIdle, config.SessionIdle)
 	wantDuration(want, "sessionLifetime", l.SessionLifetime, config.SessionLifetime)
-	if l.SessionIdle != nil && l.SessionLifetime != nil {
-		want(*l.SessionLifetime >= *l.SessionIdle, "sessionLifetime", *l.SessionLifetime,
-			"must not be shorter than sessionIdle")
-	}
+	idle := valueOr(l.SessionIdle, config.DefaultSessionIdle)
+	lifetime := valueOr(l.SessionLifetime, config.DefaultSessionLifetime)
+	want(lifetime >= idle, "sessionLifetime", lifetime, "must not be shorter than sessionIdle=%s", idle)
 	l.OIDC.check(want)
 }
 

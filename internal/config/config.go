@@ -102,6 +102,12 @@ var (
 	AuditRetention = Duration{31 * 24 * time.Hour, 10 * 365 * 24 * time.Hour}
 )
 
+// The admin function's defaults of SESSION_IDLE and SESSION_LIFETIME.
+const (
+	DefaultSessionIdle     = 30 * time.Minute
+	DefaultSessionLifetime = 12 * time.Hour
+)
+
 // Check returns an error for a value out of bounds.
 func (d Duration) Check(value time.Duration) error {
 	if value < d.Least || value > d.Most {
