@@ -322,6 +322,25 @@ func TestFloodOfUnregisteredCallers(t *testing.T) {
 	}
 }
 
+// A settlement reports an address as a check does: within the bounds of such callers.
+func TestSettlementOfAnAddress(t *testing.T) {
+	w := newWorld(t, func(s *policy.Set) {
+		s.AddressPlan = "free"
+		s.Plans = []policy.Plan{{Name: "free", Limits: []limiter.Limit{notifying(1000, limiter.Log, 50)}}}
+		s.Routes = []policy.Route{{Name: "chat", Cost: 1, Settle: true, SettleMax: 900}}
+	})
+	call := enforce.Call{Kind: policy.Address, Subject: "BAAAAAAAAAAAAAAAAAAAAA"}
+	e := w.environment(t)
+	result := e.call(t, call, false)
+	s, err := e.checker.Settle(t.Context(), result.Reservation, 600)
+	if err != nil || len(s.Crossings) != 1 {
+		t.Fatalf("got %+v, %v; want one threshold crossed", s, err)
+	}
+	if got := SettlementOf(&s).class(policy.ScopeKey); got != "u" {
+		t.Errorf("got class %s, want u", got)
+	}
+}
+
 // A full bucket removes reports of the caller with the most, never those of others.
 func TestReportsOfManyCallers(t *testing.T) {
 	w := newWorld(t, func(*policy.Set) {})

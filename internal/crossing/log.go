@@ -176,10 +176,11 @@ func ResultOf(r *enforce.Result, kind policy.Kind) Call {
 		Version: r.KeyVersion, Kind: kind}
 }
 
-// SettlementOf returns the call of a settlement.
+// SettlementOf returns the call of a settlement. A caller without a record is any other
+// caller, since a reservation does not say whether a token or an address is the caller.
 func SettlementOf(s *enforce.Settlement) Call {
 	return Call{KeyID: s.ID, KeyName: s.Name, Group: s.Group, Plan: s.Plan, Rule: s.Rule,
-		Version: s.KeyVersion, Kind: policy.APIKey}
+		Version: s.KeyVersion, Kind: s.Kind}
 }
 
 func (c Call) event(x enforce.Crossing) Event {

@@ -73,8 +73,9 @@ type Settlement struct {
 	Partial bool
 	Now     time.Time // server time
 
-	ID, Name, Group, Plan, Rule string // of the key, its group and plan, and the route rule
-	KeyVersion                  int64  // 0 without a record
+	ID, Name, Group, Plan, Rule string      // of the key, its group and plan, and the route rule
+	KeyVersion                  int64       // 0 without a record
+	Kind                        policy.Kind // empty without a record
 	// Crossings are the thresholds of limits that the difference crossed.
 	Crossings crossings
 
@@ -144,7 +145,8 @@ type settledState struct {
 // the caller's record.
 type ownStates struct {
 	states         []settledState
-	name           string // name of the caller
+	kind           policy.Kind // of the caller; empty without a record
+	name           string      // name of the caller
 	group          string
 	plan           string
 	rule           string
@@ -184,7 +186,7 @@ func (c *Checker) readOwnStates(ctx context.Context, set *compiled.Set, r *reser
 		number = k.PlanNumber
 	}
 	p, _ := set.PlanByNumber(number)
-	own.name, own.group, own.plan = k.Name, k.Group, p.Name
+	own.kind, own.name, own.group, own.plan = k.Kind, k.Name, k.Group, p.Name
 	limits := p.Limits
 	if own.overrideActive && override.Limits != nil {
 		limits = override.Limits
@@ -250,7 +252,7 @@ func (c *Checker) trySettle(ctx context.Context, set *compiled.Set, own ownState
 	}
 	s.Now = policyset.TimeAt(reply[1:])
 	s.Name, s.Group, s.Plan, s.Rule, s.forgive = own.name, own.group, own.plan, own.rule, own.forgive
-	s.KeyVersion = own.version
+	s.KeyVersion, s.Kind = own.version, own.kind
 	rest := reply[8:]
 	for _, state := range own.states {
 		if rest, err = s.addCharge(state, s.Actual-r.Cost, rest); err != nil {
