@@ -67,14 +67,16 @@ func (f *StageFile) Set(stage string, values map[string]string) error {
 		if name == "stage" {
 			return errors.New("stage: another stage has another file")
 		}
-		flags[name] = value
+		if flags[name] = value; value == "" && f.Flags[name] != "" {
+			delete(flags, name) // also one that is no flag any more
+		}
 	}
-	maps.DeleteFunc(flags, func(_, value string) bool { return value == "" })
 	next := StageFile{Flags: flags, Fixed: f.Fixed}
 	p, err := next.Props(stage)
 	if err != nil {
 		return err
 	}
+	maps.DeleteFunc(flags, func(_, value string) bool { return value == "" })
 	_, version := values["valkeyVersion"]
 	_, units := values["maxECPUs"]
 	if len(f.Fixed) > 0 && version && units {

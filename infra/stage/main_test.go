@@ -84,6 +84,7 @@ func TestChanges(t *testing.T) {
 		"journal=":                     "would start empty",
 		"valkeyVersion=8.2":            "cannot go back",
 		"nonsense=1":                   "unknown flag",
+		"shrads=":                      "unknown flag",
 		"stage=dev":                    "another stage",
 		"shards":                       "FLAG=VALUE",
 		"valkeyVersion=9.1 maxECPUs=9": "must be a whole number",
