@@ -57,7 +57,7 @@ func (p *Props) check() error {
 		"must be 2 or 3 zones")
 	for i, zone := range p.Zones {
 		want(zoneName.MatchString(zone), "zones", zone, "must be names such as eu-west-1a")
-		want(!slices.Contains(p.Zones[:i], zone), "zones", zone, "must be given once: each zone has its subnets")
+		want(!slices.Contains(p.Zones[:i], zone), "zones", zone, "must be given once")
 	}
 	want(corsOrigin.MatchString(p.CORSOrigin), "corsOrigin", p.CORSOrigin,
 		"must be an origin such as https://app.example.com, * or none")
