@@ -2,12 +2,15 @@ package identity
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
+
+	strict "github.com/go-jose/go-jose/v4/json" // refuses members that are given twice
 
 	"tidegate/internal/jwt"
 )
@@ -109,9 +112,9 @@ func (v Variables) tokens() (jwt.Config, error) {
 // parsePlans parses JWT_PLAN_MAP.
 func parsePlans(text string) (map[string]string, error) {
 	var plans map[string]string
-	if text != "" && (json.Unmarshal([]byte(text), &plans) != nil || plans == nil) {
-		return nil, fmt.Errorf("JWT_PLAN_MAP has %d bytes that are not a JSON object of texts: must be of "+
-			`the form {"GROUP": "PLAN"}`, len(text))
+	if text != "" && (strict.Unmarshal([]byte(text), &plans) != nil || plans == nil) {
+		return nil, fmt.Errorf("JWT_PLAN_MAP has %d bytes that are not a JSON object of texts, or have a "+
+			`group twice: must be of the form {"GROUP": "PLAN"}`, len(text))
 	}
 	return plans, nil
 }
@@ -121,7 +124,7 @@ func parseIssuers(text string) ([]issuerSettings, error) {
 	var all []issuerSettings
 	d := json.NewDecoder(bytes.NewReader([]byte(text)))
 	d.DisallowUnknownFields()
-	err := d.Decode(&all)
+	err := cmp.Or(d.Decode(&all), strict.Unmarshal([]byte(text), new(any)))
 	if err != nil || d.More() || len(all) == 0 || len(all) > jwt.MaxIssuers {
 		return nil, fmt.Errorf("JWT_ISSUERS has %d issuers%s: must be a JSON list of 1 to %d objects with "+
 			"issuer, audience, jwksUrl or jwks, and optional tenants, algorithms, identityClaim, planClaim, "+
@@ -130,13 +133,17 @@ func parseIssuers(text string) ([]issuerSettings, error) {
 	return all, nil
 }
 
-// wrongMember names the member of a JSON text that is unknown or of another type.
+// wrongMember names the member of a JSON text that is unknown or of another type, or says
+// that one is given twice.
 func wrongMember(err error) string {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return fmt.Sprintf(", with %.40q of another type", wrong.Field)
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		return ""
+	case strings.HasPrefix(err.Error(), "json: duplicate key"):
+		return ", with a member that is given twice"
 	}
 	if name, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {
 		return fmt.Sprintf(", with the unknown member %.40s", name)
