@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -183,8 +184,11 @@ func TestOverrideIsRemoved(t *testing.T) {
 		t.Run(end, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
+			var mu sync.Mutex
 			var edits []string
 			server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				mu.Lock()
+				defer mu.Unlock()
 				switch {
 				case r.Method != http.MethodGet:
 					edits = append(edits, r.Method)
@@ -195,10 +199,10 @@ func TestOverrideIsRemoved(t *testing.T) {
 					panic(http.ErrAbortHandler)
 				}
 			}))
-			defer server.Close()
 			s := newSession(options{rest: server.URL, dashboard: server.URL, token: "t"}, nil)
 			s.keyID = "key-id"
 			editLimits(ctx, s)
+			server.Close() // waits for the handlers
 			if want := []string{http.MethodPut, http.MethodDelete}; !slices.Equal(edits, want) {
 				t.Errorf("got edits %q, want %q", edits, want)
 			}
