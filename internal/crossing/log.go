@@ -9,8 +9,7 @@
 // used at the report has left it. So a caller whose use of a rolling window hovers around
 // a threshold causes one event in each window. After an edit of the limit or of the
 // caller's record, and after a reset, the threshold is reported again. A mark in Valkey
-// records each report. Each environment remembers
-// marks, which saves the round trip.
+// records each report. Each environment remembers marks, which saves the round trip.
 //
 // The report is sent after the call's answer and before the next call. An environment
 // that is killed in between loses the reports of that call. So does a call whose reply is

@@ -18,6 +18,7 @@ type (
 	bulkInput struct {
 		rest.AcceptQuery
 		Body struct {
+			rest.WithReason
 			Do       string      `json:"do" enum:"plan,override,end,reset,revoke,ban,unban,tag,untag,group,expiry" doc:"Change to make to each key; end removes overrides, untag removes tags"`
 			IDs      []string    `json:"ids,omitempty" maxItems:"100" doc:"Ids of the keys to change"`
 			Filter   *BulkFilter `json:"filter,omitempty" doc:"In place of ids: change all keys that match; {} matches every key"`
@@ -26,7 +27,6 @@ type (
 			Until    *time.Time  `json:"until,omitempty" doc:"With do ban: when the ban ends. With do expiry: the new expiry; if omitted, never"`
 			Tags     []string    `json:"tags,omitempty" maxItems:"10" doc:"With do tag or untag: the tags to add or remove"`
 			Group    string      `json:"group,omitempty" maxLength:"64" doc:"With do group: the new group; if omitted, none"`
-			Reason   string      `json:"reason" minLength:"1" maxLength:"200" pattern:"\\S" patternDescription:"text that is not blank"`
 			Confirm  *int64      `json:"confirm,omitempty" minimum:"0" doc:"Number of keys that match. Needed in the first request of revoke, reset or ban with a filter"`
 			After    string      `json:"after,omitempty" maxLength:"1000" doc:"The value of next in the previous response"`
 		}

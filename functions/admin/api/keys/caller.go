@@ -24,13 +24,13 @@ type (
 	}
 	adoptInput struct {
 		Body struct {
+			rest.WithReason
 			Kind    string    `json:"kind" enum:"token,address"`
 			ID      string    `json:"id,omitempty" maxLength:"22" doc:"Id of the caller, as in usage and denials. In place of it: issuer and holder, or network"`
 			Issuer  string    `json:"issuer,omitempty" maxLength:"500" doc:"For a JWT: its claim iss"`
 			Holder  string    `json:"holder,omitempty" maxLength:"500" doc:"For a JWT: the claim that identifies the caller, usually sub"`
 			Network string    `json:"network,omitempty" maxLength:"50" doc:"For an address: the network that it counts as" example:"203.0.113.7/32"`
 			Name    string    `json:"name" minLength:"1" maxLength:"100"`
-			Reason  string    `json:"reason" minLength:"1" maxLength:"200" pattern:"\\S" patternDescription:"text that is not blank"`
 			Over    *Override `json:"override,omitempty"`
 		}
 	}

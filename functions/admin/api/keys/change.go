@@ -50,8 +50,8 @@ type (
 		Path
 		rest.IfMatch
 		Body struct {
-			Until  time.Time `json:"until" doc:"When the ban ends"`
-			Reason string    `json:"reason" minLength:"1" maxLength:"200" pattern:"\\S" patternDescription:"text that is not blank"`
+			rest.WithReason
+			Until time.Time `json:"until" doc:"When the ban ends"`
 		}
 	}
 )

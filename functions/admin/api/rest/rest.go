@@ -238,12 +238,12 @@ type (
 			Reason string `json:"reason,omitempty" maxLength:"200"`
 		}
 	}
-	// RequiredReason is the body of a change that needs only a reason.
-	RequiredReason struct {
-		Body struct {
-			Reason string `json:"reason" minLength:"1" maxLength:"200" pattern:"\\S" patternDescription:"text that is not blank"`
-		}
+	// WithReason is the part of a body that says why a change is made.
+	WithReason struct {
+		Reason string `json:"reason" minLength:"1" maxLength:"200" pattern:"\\S" patternDescription:"text that is not blank"`
 	}
+	// RequiredReason is the body of a change that needs only a reason.
+	RequiredReason struct{ Body WithReason }
 )
 
 // Accepts reports whether the request confirms warnings.
