@@ -23,12 +23,10 @@ require (
 	github.com/chromedp/chromedp v0.22.1
 	github.com/coreos/go-oidc/v3 v3.21.0
 	github.com/danielgtaylor/huma/v2 v2.37.2
-	github.com/evanw/esbuild v0.28.2
 	github.com/go-jose/go-jose/v4 v4.1.8
 	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875
 	github.com/google/go-cmp v0.7.0
 	github.com/hashicorp/hcl/v2 v2.24.0
-	github.com/klauspost/compress v1.20.3
 	github.com/pb33f/libopenapi v0.28.0
 	github.com/pb33f/libopenapi-validator v0.6.4
 	github.com/valkey-io/valkey-go v1.0.79
@@ -109,5 +107,4 @@ tool github.com/a-h/templ/cmd/templ
 ignore (
 	./infra/cdk.out
 	./infra/node_modules
-	./web/node_modules
 )

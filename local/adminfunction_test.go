@@ -17,14 +17,12 @@ import (
 	"tidegate/functions/admin/auth/token"
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
-	"tidegate/internal/testing/browsertest"
 	"tidegate/internal/testing/built"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/syncbuffer"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/local/gateway"
 	"tidegate/local/lambda"
-	"tidegate/web/static"
 )
 
 // adminFunction is the built admin function behind an HTTP API.
@@ -40,11 +38,9 @@ const (
 	otherPassword = "another one, of as many characters"
 )
 
-// buildAdmin builds the function, with the web bundle that ./scripts/build has made.
+// buildAdmin builds the function.
 func buildAdmin(t *testing.T) string {
 	t.Helper()
-	_, err := static.Load()
-	browsertest.Need(t, err, "run ./scripts/build -host")
 	return built.Program(t, "tidegate/functions/admin")
 }
 

@@ -13,14 +13,11 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/testing/browsertest"
 	"tidegate/internal/testing/built"
-	"tidegate/web/static"
 )
 
 // withDashboard returns flags for the built admin function in place of the test function.
 func withDashboard(t *testing.T) []string {
 	t.Helper()
-	_, err := static.Load()
-	browsertest.Need(t, err, "run ./scripts/build -host")
 	return []string{"-bin", built.Folder(t, map[string]string{
 		"check/bootstrap": "tidegate/functions/check", "admin/bootstrap": "tidegate/functions/admin",
 	})}

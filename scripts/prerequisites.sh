@@ -71,7 +71,7 @@ need_node() {
     command -v npm >/dev/null 2>&1 && return
     have="$have without npm"
   fi
-  fail "Node.js 20 or newer with npm is needed for the dashboard's bundle; found $have on PATH." \
+  fail "Node.js 20 or newer with npm is needed; found $have on PATH." \
     "macOS           brew install node" \
     "Debian 13       sudo apt-get install nodejs npm" \
     "any other       https://nodejs.org/en/download"

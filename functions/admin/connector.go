@@ -21,7 +21,6 @@ import (
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
 	"tidegate/internal/usage"
-	"tidegate/web/static"
 )
 
 const (
@@ -50,12 +49,12 @@ type attempt struct {
 	ready http.Handler
 }
 
-func newConnector(c settings, bundle static.Bundle, log *slog.Logger) (*connector, error) {
+func newConnector(c settings, log *slog.Logger) (*connector, error) {
 	settings, err := c.dashboard()
 	if err != nil {
 		return nil, err
 	}
-	unavailable, err := server.NewUnavailable(settings, bundle, log)
+	unavailable, err := server.NewUnavailable(settings, log)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +64,7 @@ func newConnector(c settings, bundle static.Bundle, log *slog.Logger) (*connecto
 		if err != nil {
 			return nil, err
 		}
-		return newDashboard(ctx, c, settings, client, bundle, log)
+		return newDashboard(ctx, c, settings, client, log)
 	}
 	return &connector{open: open, unavailable: unavailable, log: log, now: time.Now}, nil
 }
@@ -134,8 +133,7 @@ func (c *connector) run(ctx context.Context, a *attempt) {
 // newDashboard returns the dashboard on a connection to Valkey. It repairs the policies'
 // copies first.
 func newDashboard(
-	ctx context.Context, c settings, settings server.Config, client valkey.Client, bundle static.Bundle,
-	log *slog.Logger,
+	ctx context.Context, c settings, settings server.Config, client valkey.Client, log *slog.Logger,
 ) (http.Handler, error) {
 	logins, err := throttle.New(client)
 	if err != nil {
@@ -170,7 +168,7 @@ func newDashboard(
 		Keys: registered, Checker: checker, Usage: calls,
 		Crossings: crossings,
 		Sessions:  sessions, Tokens: tokens, Logins: logins, Owners: owners, Journal: changes,
-		Bundle: bundle, Pepper: c.pepper, Ready: health.ready, Log: log,
+		Pepper: c.pepper, Ready: health.ready, Log: log,
 		StoreVersion: func(ctx context.Context) (string, error) { return store.Version(ctx, client) },
 	})
 }

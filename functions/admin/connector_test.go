@@ -14,6 +14,7 @@ import (
 
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
+	"tidegate/web/static"
 )
 
 const unreachable = "10.1.2.3:6379"
@@ -34,7 +35,7 @@ func newFixture(t *testing.T) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.connector, err = newConnector(c, testBundle(), slog.New(slog.DiscardHandler)); err != nil {
+	if f.connector, err = newConnector(c, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	open := f.open
@@ -69,7 +70,8 @@ func TestStoreUnavailableAtTheStart(t *testing.T) {
 			t.Errorf("%s: the page has the cause: %s", path, w.Body)
 		}
 	}
-	for path, want := range map[string]int{"/healthz": 503, "/healthz/live": 200, "/static/s.css": 200} {
+	style := "/static/" + static.Load().Style
+	for path, want := range map[string]int{"/healthz": 503, "/healthz/live": 200, style: 200} {
 		if w := get(f, path); w.Code != want {
 			t.Errorf("%s: got %d, want %d", path, w.Code, want)
 		}
@@ -104,7 +106,7 @@ func TestSlowLogIn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		handler, err := newConnector(c, testBundle(), slog.New(slog.DiscardHandler))
+		handler, err := newConnector(c, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"testing/fstest"
 	"time"
 
 	"github.com/akrylysov/algnhsa"
@@ -25,7 +24,6 @@ import (
 	"tidegate/internal/registry"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
-	"tidegate/web/static"
 )
 
 const host = "abc123.execute-api.eu-central-1.amazonaws.com"
@@ -64,17 +62,11 @@ func newFunction(t *testing.T, variables ...string) lambda.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler, err := newDashboard(t.Context(), c, settings, client, testBundle(),
-		slog.New(slog.DiscardHandler))
+	handler, err := newDashboard(t.Context(), c, settings, client, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return algnhsa.New(handler, lambdaOptions())
-}
-
-func testBundle() static.Bundle {
-	return static.Bundle{Files: fstest.MapFS{"s.css": {Data: []byte("/**/")}}, Script: "s.js", Style: "s.css",
-		Icon: "i.svg"}
 }
 
 // event returns the event of an HTTP API for a browser's request below a stage.

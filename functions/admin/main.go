@@ -10,7 +10,6 @@ import (
 	"github.com/akrylysov/algnhsa"
 
 	"tidegate/internal/telemetry"
-	"tidegate/web/static"
 )
 
 func main() {
@@ -23,9 +22,7 @@ func main() {
 	}
 	c, err := readConfig(os.Environ())
 	must(err)
-	bundle, err := static.Load()
-	must(err)
-	handler, err := newConnector(c, bundle, log)
+	handler, err := newConnector(c, log)
 	must(err)
 	go handler.handler(context.Background()) // begins to connect before the first request
 	algnhsa.ListenAndServe(c.onlyFrom(c.client(handler)), lambdaOptions())

@@ -47,7 +47,7 @@ func checkRights(t *testing.T, root string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler, err := newConnector(c, testBundle(), slog.New(slog.DiscardHandler))
+	handler, err := newConnector(c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

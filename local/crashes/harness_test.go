@@ -30,7 +30,6 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
-	"tidegate/internal/testing/browsertest"
 	"tidegate/internal/testing/built"
 	"tidegate/internal/testing/s3test"
 	"tidegate/internal/testing/syncbuffer"
@@ -38,7 +37,6 @@ import (
 	"tidegate/internal/testing/waiting"
 	"tidegate/local/gateway"
 	"tidegate/local/lambda"
-	"tidegate/web/static"
 )
 
 var (
@@ -130,8 +128,6 @@ func dial(t *testing.T, url string) valkey.Client {
 // build builds a function.
 func build(t *testing.T, function string) string {
 	t.Helper()
-	_, err := static.Load()
-	browsertest.Need(t, err, "run ./scripts/build -host")
 	return built.Program(t, "tidegate/functions/"+function)
 }
 

@@ -23,7 +23,6 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/route"
-	"tidegate/internal/testing/browsertest"
 	"tidegate/internal/testing/built"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/syncbuffer"
@@ -33,7 +32,6 @@ import (
 	"tidegate/local/echo"
 	"tidegate/local/gateway"
 	"tidegate/local/lambda"
-	"tidegate/web/static"
 )
 
 var pepper = apikey.Pepper(strings.Repeat("pepper!!", 4))
@@ -54,8 +52,6 @@ type deployment struct {
 
 func deploy(t *testing.T, foreign string) *deployment {
 	t.Helper()
-	_, err := static.Load()
-	browsertest.Need(t, err, "make it: ./scripts/build -host")
 	server := valkeytest.Start(t)
 	client := storetest.Connect(t, server)
 	d := &deployment{log: &syncbuffer.Buffer{}, valkey: server, keys: registry.NewStore(client, pepper),

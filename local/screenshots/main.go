@@ -30,7 +30,6 @@ import (
 	"tidegate/internal/store"
 	"tidegate/local/site"
 	"tidegate/local/valkey"
-	"tidegate/web/static"
 )
 
 func main() {
@@ -64,11 +63,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
-	bundle, err := static.Load()
-	if err != nil {
-		return err
-	}
-	handler, err := site.New(client, apikey.Pepper(pepper), bundle)
+	handler, err := site.New(client, apikey.Pepper(pepper))
 	if err != nil {
 		return err
 	}

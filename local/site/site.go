@@ -25,7 +25,6 @@ import (
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
 	"tidegate/internal/usage"
-	"tidegate/web/static"
 )
 
 // The account, an editor.
@@ -35,7 +34,7 @@ const (
 )
 
 // New returns a dashboard for the data of the client.
-func New(client valkey.Client, pepper apikey.Pepper, bundle static.Bundle) (http.Handler, error) {
+func New(client valkey.Client, pepper apikey.Pepper) (http.Handler, error) {
 	hash, err := cheapHash()
 	if err != nil {
 		return nil, err
@@ -53,7 +52,7 @@ func New(client valkey.Client, pepper apikey.Pepper, bundle static.Bundle) (http
 			Checker: enforce.NewChecker(client, pepper),
 			Usage:   usage.NewReader(client), Sessions: sessions,
 			Crossings: crossing.NewStore(client, slog.New(slog.DiscardHandler)),
-			Tokens:    token.NewStore(client, pepper), Logins: logins, Bundle: bundle, Pepper: pepper,
+			Tokens:    token.NewStore(client, pepper), Logins: logins, Pepper: pepper,
 			Ready:        sessions.Ping,
 			StoreVersion: func(ctx context.Context) (string, error) { return store.Version(ctx, client) },
 			Log: slog.New(slog.NewTextHandler(os.Stderr,

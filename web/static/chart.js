@@ -1,8 +1,7 @@
 // Replaces the server's SVG charts by uPlot, with axes and a cursor. Only pages with a
-// .plot load this script. Its data-chart has the data (chart.Data in the dashboard), its
-// legend the colours and dashes. A live refresh changes only data-chart.
-
-import uPlot from 'uplot';
+// .plot load this script, after the one of every page. Its data-chart has the data
+// (chart.Data in the dashboard), its legend the colours and dashes. A live refresh changes
+// only data-chart.
 
 const height = 280;
 const lengths = [
@@ -35,15 +34,6 @@ const stamps = [
   [60, '{HH}:{mm}', date, null, date, null, null, null, 1],
   [1, ':{ss}', `${date} {HH}:{mm}`, null, `${date} {HH}:{mm}`, null, '\n{HH}:{mm}', null, 1],
 ];
-
-// Times are in the zone that zone.js stores.
-const local = () => localStorage.getItem('tidegate-local-time') === 'on';
-
-function clock(seconds) {
-  const at = new Date(seconds * 1000);
-  if (local()) return at.toLocaleString('sv-SE', { timeZoneName: 'short' });
-  return `${at.toISOString().replace('T', ' ').slice(0, 19)} UTC`;
-}
 
 // A canvas has no CSS, and the theme may change, so styles are read at each use.
 const styleOf = (element) => getComputedStyle(element);
@@ -164,7 +154,7 @@ class Chart {
     };
     return {
       legend: { show: false },
-      tzDate: (seconds) => (local() ? new Date(seconds * 1000) : uPlot.tzDate(new Date(seconds * 1000), 'Etc/UTC')),
+      tzDate: (seconds) => (times.local() ? new Date(seconds * 1000) : uPlot.tzDate(new Date(seconds * 1000), 'Etc/UTC')),
       scales: {
         x: { time: stamped, range: stamped ? () => this.span() : undefined },
         y: { range: (_, __, most) => [0, Math.max(1, (most ?? 0) * 1.05)] },
@@ -208,7 +198,7 @@ class Chart {
     const at = begin + from + idx * step;
     const rows = this.swatches.map((swatch, i) => `${swatch.closest('li').textContent.trim()} ${figure(series[i][idx])}`);
     const changes = marks.flatMap((m, i) => (m.at >= at && m.at < at + step ? `${i + 1} ${m.text}` : []));
-    this.tip.textContent = [begin ? clock(at) : `at ${after(at)}`, ...rows, ...changes].join('\n');
+    this.tip.textContent = [begin ? times.words(at * 1000) : `at ${after(at)}`, ...rows, ...changes].join('\n');
     const beside = left > over.clientWidth / 2 ? left - this.tip.offsetWidth - 12 : left + 12;
     const most = this.plot.clientWidth - this.tip.offsetWidth;
     this.tip.style.left = `${Math.max(0, Math.min(over.offsetLeft + beside, most))}px`;

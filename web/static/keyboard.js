@@ -2,8 +2,6 @@
 // The list has a box that turns them off, for people who use voice input. Pages without a
 // log-in have no shortcuts.
 
-import { openPalette } from './palette.js';
-
 const dialog = document.getElementById('keyboard');
 const opener = document.getElementById('keyboard-open');
 const box = document.getElementById('keyboard-on');
@@ -12,7 +10,7 @@ const setting = 'tidegate-single-keys';
 const typing = (element) => element.closest('input:not([type=checkbox]), textarea, select, [contenteditable]');
 
 const actions = {
-  '/': () => openPalette(''),
+  '/': () => document.dispatchEvent(new Event('search-now')),
   '?': () => dialog.showModal(),
   r: () => document.dispatchEvent(new Event('refresh-now')),
 };

@@ -2,8 +2,6 @@
 // is hidden. When the server does not respond, the interval grows to 30 s and the last
 // figures stay.
 
-import { clock } from './zone.js';
-
 const longestWait = 30_000; // milliseconds
 // Screen readers should not be interrupted at every refresh. In milliseconds.
 const leastBetweenSummaries = 10_000;
@@ -48,7 +46,7 @@ async function failed(response) {
   const page = await response?.text().catch(() => '');
   if (failures === 0) return; // a later refresh came first
   if (!page?.includes(valkey)) return showStale(text);
-  const since = clock(answered.toISOString());
+  const since = times.clock(answered.toISOString());
   showStale(`Valkey has not answered since ${since}. ${section().dataset.outage} Showing the last known figures.`);
 }
 

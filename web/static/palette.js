@@ -15,7 +15,7 @@ const options = () => [...list.querySelectorAll('a')];
 const say = (text) => { dialog.querySelector('[role=status]').textContent = text; };
 const search = () => form.dispatchEvent(new Event('find'));
 
-export function openPalette(text = field.value) {
+function openPalette(text = field.value) {
   if (document.querySelector('dialog[open]')) return;
   dialog.showModal();
   field.value = text;
@@ -80,6 +80,8 @@ function listen() {
   field.addEventListener('input', () => { waiting = false; });
   // A click on the backdrop has the dialog itself as its target.
   dialog.addEventListener('click', (event) => event.target === dialog && dialog.close());
+
+  document.addEventListener('search-now', () => openPalette(''));
 
   const ours = ({ target }) => target === form;
   const failed = () => say('The server is not responding. Press Enter to try again.');

@@ -3,8 +3,6 @@
 // way on, the browser opens the page. Nobody leaves a form with typed text unasked, in a
 // dialog or on a page.
 
-import htmx from 'htmx.org';
-
 const sheet = document.getElementById('sheet');
 let typed = false; // since the last save
 const ask = (event) => event.preventDefault(); // the browser's own question

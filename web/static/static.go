@@ -1,56 +1,90 @@
-// Package static embeds the files that web/bundle builds for browsers: the scripts, the
-// stylesheet and the icon. The web server serves them; pages link to their names.
+// Package static has the files that browsers load: scripts, stylesheet and icon. Pages
+// link to their names, and the server sends them.
+//
+// Each page loads one script, and a second one if it has charts, since every request may
+// start another environment of the function. So Load joins the libraries and our scripts.
+// Each of our scripts becomes a function of its own: its names are not visible to others.
 package static
 
 import (
+	"crypto/sha256"
 	"embed"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
+	"encoding/hex"
+	"path"
+	"regexp"
+	"strings"
+	"sync"
 )
 
-//go:embed all:dist
-var files embed.FS
+// The libraries come from npm packages; libraries/update renews them.
+//
+//go:embed *.js app.css icon.svg libraries/*.js
+var sources embed.FS
 
-// Bundle is the files to serve, and the names of those that pages load.
+// scripts are our scripts of every page, in the order in which they run: resume.js marks
+// the form that job.js sends.
+var scripts = []string{"live.js", "ticking.js", "zone.js", "limits.js", "until.js", "palette.js",
+	"keyboard.js", "theme.js", "toast.js", "copy.js", "resume.js", "job.js", "bulk.js", "sheet.js",
+	"filters.js"}
+
+// Bundle is the names of the files that pages load, and the files.
 type Bundle struct {
-	Files  fs.FS  // by name, which contains a hash; compressed copies have .gz appended
-	Script string // name of the script in Files
-	Chart  string // name of the script of charts in Files
-	Style  string // name of the stylesheet in Files
-	Icon   string // name of the icon in Files
+	Script string // of every page
+	Chart  string // the script of pages with charts, after Script
+	Style  string
+	Icon   string
+	files  map[string]string
 }
 
-// Load returns the embedded bundle. It returns an error if the program was built without
-// it.
-func Load() (Bundle, error) {
-	dist, err := fs.Sub(files, "dist")
-	if err != nil {
-		return Bundle{}, err
-	}
-	return read(dist)
+// File returns a file's content, and whether there is one with the name.
+func (b *Bundle) File(name string) (content string, found bool) {
+	content, found = b.files[name]
+	return content, found
 }
 
-func read(dist fs.FS) (Bundle, error) {
-	text, err := fs.ReadFile(dist, "manifest.json")
-	if errors.Is(err, fs.ErrNotExist) {
-		return Bundle{}, errors.New("this program was built without its stylesheet and script: run " +
-			"./scripts/build, which makes them first")
+// Load returns the files, which never change.
+var Load = sync.OnceValue(func() *Bundle {
+	b := &Bundle{files: map[string]string{}}
+	b.Script = b.add("app.js", source("libraries/htmx.min.js")+"\n"+source("libraries/hx-csp.min.js")+"\n"+
+		ours(scripts...))
+	b.Chart = b.add("chart.js", source("libraries/uPlot.iife.min.js")+ours("chart.js"))
+	b.Style = b.add("app.css", styleComment.ReplaceAllString(source("app.css"), ""))
+	b.Icon = b.add("icon.svg", source("icon.svg"))
+	return b
+})
+
+// add adds a file, and returns its name with a hash of the content, so that browsers may
+// keep the file for ever.
+func (b *Bundle) add(name, content string) string {
+	hash := sha256.Sum256([]byte(content))
+	extension := path.Ext(name)
+	name = strings.TrimSuffix(name, extension) + "-" + hex.EncodeToString(hash[:6]) + extension
+	b.files[name] = content
+	return name
+}
+
+// Comments make compressed files 5 % larger, so browsers get none.
+var (
+	scriptComment = regexp.MustCompile(`(?m)^\s*//.*\n`) // on lines of their own
+	styleComment  = regexp.MustCompile(`(?s)\s*/\*.*?\*/`)
+)
+
+// ours joins scripts of ours.
+func ours(names ...string) string {
+	var all strings.Builder
+	for _, name := range names {
+		all.WriteString("(() => {\n'use strict';\n")
+		all.WriteString(scriptComment.ReplaceAllString(source(name), ""))
+		all.WriteString("})();\n")
 	}
+	return all.String()
+}
+
+// source returns an embedded file.
+func source(name string) string {
+	content, err := sources.ReadFile(name)
 	if err != nil {
-		return Bundle{}, fmt.Errorf("read the bundle's manifest: %w", err)
+		panic(err) // of a name that is not embedded, which TestLoad would find
 	}
-	var names map[string]string
-	if err := json.Unmarshal(text, &names); err != nil {
-		return Bundle{}, fmt.Errorf("read the bundle's manifest: %w", err)
-	}
-	b := Bundle{Files: dist, Script: names["app.js"], Chart: names["chart.js"], Style: names["app.css"],
-		Icon: names["icon.svg"]}
-	for _, name := range []string{b.Script, b.Chart, b.Style, b.Icon} {
-		if _, err := fs.Stat(dist, name); name == "" || err != nil {
-			return Bundle{}, errors.New("the bundle is not whole: run ./scripts/build, which makes it anew")
-		}
-	}
-	return b, nil
+	return string(content)
 }

@@ -1,38 +1,88 @@
 package static
 
 import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
-	"testing/fstest"
 )
 
-// A program without its bundle says at once how to get it, and does not serve bare pages.
-func TestRead(t *testing.T) {
-	manifest := &fstest.MapFile{Data: []byte(
-		`{"app.js": "a.js", "chart.js": "c.js", "app.css": "a.css", "icon.svg": "i.svg"}`)}
-	whole := fstest.MapFS{"manifest.json": manifest, "a.js": {}, "c.js": {}, "a.css": {}, "i.svg": {}}
-	b, err := read(whole)
-	if err != nil || b.Script != "a.js" || b.Chart != "c.js" || b.Style != "a.css" || b.Icon != "i.svg" {
-		t.Fatalf("%+v, %v", b, err)
-	}
-	for name, dist := range map[string]fstest.MapFS{
-		"never made":      {".placeholder": {}},
-		"script is gone":  {"manifest.json": manifest, "c.js": {}, "a.css": {}, "i.svg": {}},
-		"charts are gone": {"manifest.json": manifest, "a.js": {}, "a.css": {}, "i.svg": {}},
-		"another bundle":  {"manifest.json": {Data: []byte(`{}`)}, "a.js": {}, "a.css": {}, "i.svg": {}},
-	} {
-		if _, err := read(dist); err == nil || !strings.Contains(err.Error(), "run ./scripts/build") {
-			t.Errorf("%s: %v", name, err)
+// Pages load files whose names have a hash of the content.
+func TestLoad(t *testing.T) {
+	b := Load()
+	for _, name := range []string{b.Script, b.Chart, b.Style, b.Icon} {
+		content, found := b.File(name)
+		hash := sha256.Sum256([]byte(content))
+		if !found || !strings.Contains(name, "-"+hex.EncodeToString(hash[:6])+".") {
+			t.Errorf("%s: found %v, content has hash %x", name, found, hash[:6])
 		}
 	}
-	if _, err := read(fstest.MapFS{"manifest.json": {Data: []byte("{")}}); err == nil {
-		t.Error("a broken manifest is accepted")
+	if content, found := b.File("app.js"); found {
+		t.Errorf("a name without a hash has a file: %.40q", content)
 	}
 }
 
-// A fresh clone compiles: the folder that go:embed needs is there before the bundle is.
-func TestPlaceholderIsEmbedded(t *testing.T) {
-	if _, err := files.ReadFile("dist/.placeholder"); err != nil {
-		t.Error(err)
+// Every script of the folder reaches browsers, whole but for its comments.
+func TestEveryScriptIsLoaded(t *testing.T) {
+	b := Load()
+	names, err := fs.Glob(sources, "*.js")
+	if err != nil || len(names) != len(scripts)+1 {
+		t.Errorf("%d scripts, %d joined, %v", len(names), len(scripts)+1, err)
+	}
+	for _, name := range names {
+		file, _ := b.File(b.Script)
+		if name == "chart.js" {
+			file, _ = b.File(b.Chart)
+		} else if !slices.Contains(scripts, name) {
+			t.Errorf("%s is not joined", name)
+		}
+		for line := range strings.Lines(source(name)) {
+			if comment := strings.HasPrefix(strings.TrimSpace(line), "//"); comment == strings.Contains(file, line) &&
+				strings.TrimSpace(line) != "" {
+				t.Errorf("%s: comment %v, sent %v: %s", name, comment, !comment, line)
+			}
+		}
+	}
+}
+
+func TestStyle(t *testing.T) {
+	style, _ := Load().File(Load().Style)
+	if strings.Contains(style, "*/") || !strings.HasPrefix(strings.TrimSpace(style), ":root {") {
+		t.Errorf("comments are left: %.100q", style)
+	}
+	rules := regexp.MustCompile(`[{}]`)
+	if got, want := len(rules.FindAllString(style, -1)), len(rules.FindAllString(source("app.css"), -1)); got != want {
+		t.Errorf("%d braces, want %d as in app.css", got, want)
+	}
+}
+
+// The libraries are the files of their npm packages, with their licences: nobody edited
+// them, and nobody renewed them without libraries/update.
+func TestLibraries(t *testing.T) {
+	sums, err := os.Open("libraries/SHA256SUMS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sums.Close()
+	recorded := []string{"libraries/SHA256SUMS", "libraries/update"}
+	for lines := bufio.NewScanner(sums); lines.Scan(); {
+		want, name, _ := strings.Cut(lines.Text(), "  ")
+		name = "libraries/" + name
+		content, err := os.ReadFile(name)
+		if sum := sha256.Sum256(content); err != nil || hex.EncodeToString(sum[:]) != want {
+			t.Errorf("%s has the checksum %x, want %s, %v: run web/static/libraries/update", name, sum, want, err)
+		}
+		recorded = append(recorded, name)
+	}
+	files, err := filepath.Glob("libraries/*")
+	slices.Sort(recorded)
+	if err != nil || !slices.Equal(files, recorded) {
+		t.Errorf("got the files %v, %v, want %v", files, err, recorded)
 	}
 }

@@ -1,5 +1,6 @@
 // The server sends times in UTC. This script can show them in the browser's time zone,
-// which the server does not know. Each text names its zone.
+// which the server does not know. Each text names its zone. Other scripts write times with
+// the global times.
 
 const setting = 'tidegate-local-time';
 const button = document.getElementById('zone');
@@ -12,10 +13,12 @@ function words(machine, zoned = local()) {
 }
 
 // clock returns a time without its date and seconds.
-export function clock(machine) {
+function clock(machine) {
   if (!local()) return `${machine.slice(11, 16)} UTC`;
   return new Date(machine).toLocaleString('sv-SE', { hour: '2-digit', minute: '2-digit', timeZoneName: 'short' });
 }
+
+window.times = { local, words, clock };
 
 // toLocal and toUTC convert times of inputs. The browser reads a time that the clock skips as
 // the one an hour later, and one that the clock repeats as the first.

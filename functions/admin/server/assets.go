@@ -1,45 +1,28 @@
 package server
 
 import (
-	"io/fs"
+	"io"
 	"mime"
 	"net/http"
 	"path"
-	"strings"
 	"time"
 
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/web/static"
 )
 
-// static serves the bundle. A file's name changes with its content, so browsers may keep
-// it for a year.
+// static serves a file of the pages. Its name changes with its content, so browsers may
+// keep it for a year.
 func (s *server) static(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("file")
-	if name == "manifest.json" || strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".gz") ||
-		strings.ContainsRune(name, '/') {
-		return page.Problem{Status: http.StatusNotFound}
-	}
-	if _, err := fs.Stat(s.Bundle.Files, name); err != nil {
+	content, found := static.Load().File(name)
+	if !found {
 		return page.Problem{Status: http.StatusNotFound}
 	}
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
-	kind := mime.TypeByExtension(path.Ext(name))
-	if _, err := fs.Stat(s.Bundle.Files, name+".gz"); err == nil && kind != "" && acceptsGzip(r) {
-		w.Header().Set("Content-Type", kind)
-		w.Header().Set("Content-Encoding", "gzip")
-		w.Header().Add("Vary", "Accept-Encoding")
-		name += ".gz"
-	}
-	http.ServeFileFS(w, r, s.Bundle.Files, name)
+	w.Header().Set("Content-Type", mime.TypeByExtension(path.Ext(name)))
+	_, _ = io.WriteString(w, content) // fails only after the client disconnected
 	return nil
-}
-
-// acceptsGzip reports whether the compressed file may be sent. It treats any refusal of
-// gzip as complete.
-func acceptsGzip(r *http.Request) bool {
-	accepted := r.Header.Get("Accept-Encoding")
-	return strings.Contains(accepted, "gzip") && !strings.Contains(accepted, "gzip;q=0") &&
-		r.Header.Get("Range") == ""
 }
 
 // saveTheme stores the theme in a cookie, not in the session, so that the log-in page has

@@ -7,11 +7,11 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"testing/fstest"
 
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/server"
 	"tidegate/internal/testing/sitetest"
+	"tidegate/web/static"
 )
 
 func checkHeaders(t *testing.T, got sitetest.Reply) {
@@ -82,7 +82,7 @@ func TestCaching(t *testing.T) {
 			t.Errorf("%s: got Cache-Control %q, want no-store", path, got)
 		}
 	}
-	got := s.Get("/static/app-1.css").Wants(t, http.StatusOK)
+	got := s.Get("/static/"+static.Load().Style).Wants(t, http.StatusOK)
 	if cache := got.Header.Get("Cache-Control"); cache != "public, max-age=31536000, immutable" {
 		t.Errorf("static: got Cache-Control %q, want a year", cache)
 	}
@@ -94,50 +94,55 @@ func TestCaching(t *testing.T) {
 	}
 }
 
-func TestStaticServesTheBundleOnly(t *testing.T) {
+func TestStaticServesItsFilesOnly(t *testing.T) {
 	s := sitetest.New(t)
-	for _, path := range []string{"/static/manifest.json", "/static/.placeholder", "/static/..%2fstatic.go",
+	for _, path := range []string{"/static/static.go", "/static/app.js", "/static/..%2fstatic.go",
 		"/static/%2e%2e", "/static/x"} {
-		if got := s.Get(path); got.StatusCode == http.StatusOK {
+		if got := s.Get(path); got.StatusCode != http.StatusNotFound {
 			t.Errorf("%s is served: %q", path, got.Body)
 		}
 	}
 }
 
+// Bodies are compressed for clients that accept gzip: pages, files and errors. Others get
+// the same bodies plain.
 func TestCompressed(t *testing.T) {
 	s := sitetest.New(t).Login()
-	got := s.Do(http.MethodGet, "/keys", nil, http.Header{"Accept-Encoding": {"gzip"}})
-	if got.Header.Get("Content-Encoding") != "gzip" ||
-		!strings.Contains(got.Header.Get("Vary"), "Accept-Encoding") {
-		t.Fatalf("got headers %v, want a gzip response", got.Header)
+	script := "/static/" + static.Load().Script
+	for _, path := range []string{"/keys", script, "/static/nothing", "/api/v1/keys", "/api/v1/openapi.json"} {
+		plain := s.Do(http.MethodGet, path, nil, http.Header{"Accept-Encoding": {"gzip;q=0, br"}})
+		if plain.Header.Get("Content-Encoding") != "" || plain.Header.Get("Vary") == "" {
+			t.Errorf("%s, plain: got headers %v", path, plain.Header)
+		}
+		got := s.Do(http.MethodGet, path, nil, http.Header{"Accept-Encoding": {"br, gzip"}})
+		if got.StatusCode != plain.StatusCode || got.Header.Get("Content-Encoding") != "gzip" ||
+			!strings.Contains(got.Header.Get("Vary"), "Accept-Encoding") ||
+			got.Header.Get("Content-Type") != plain.Header.Get("Content-Type") {
+			t.Errorf("%s: got %d, headers %v, want a gzip response", path, got.StatusCode, got.Header)
+			continue
+		}
+		reader, err := gzip.NewReader(strings.NewReader(got.Body))
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		body, err := io.ReadAll(reader)
+		if want := plain.Body; err != nil || len(body) < len(got.Body) ||
+			strings.HasPrefix(path, "/static/a") && string(body) != want {
+			t.Errorf("%s: decompressed: got %v %.80q, want %.80q", path, err, body, want)
+		}
 	}
-	plain, err := gzip.NewReader(strings.NewReader(got.Body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := io.ReadAll(plain)
-	if err != nil || !strings.Contains(string(body), "acme") {
-		t.Errorf("decompressed: got %v %q, want the page with acme", err, body)
+	if kind := s.Get(script).Header.Get("Content-Type"); kind != "text/javascript; charset=utf-8" {
+		t.Errorf("got Content-Type %q, want JavaScript", kind)
 	}
 }
 
-// A bundle's file is sent as its compressed copy to clients that accept gzip, and
-// uncompressed to others.
-func TestStaticCompressed(t *testing.T) {
-	bundle := sitetest.Bundle()
-	bundle.Files.(fstest.MapFS)["app-1.js.gz"] = &fstest.MapFile{Data: []byte("compressed")}
-	s := sitetest.New(t, sitetest.WithServices(func(services *server.Services) { services.Bundle = bundle }))
-	for accepted, want := range map[string]string{"gzip, br": "compressed", "br": "//",
-		"gzip;q=0": "//", "": "//"} {
-		got := s.Do(http.MethodGet, "/static/app-1.js", nil, http.Header{"Accept-Encoding": {accepted}})
-		if got.Body != want || (got.Header.Get("Content-Encoding") == "gzip") != (want == "compressed") {
-			t.Errorf("%q: got %q, %v, want %q", accepted, got.Body, got.Header, want)
-		}
-		if kind := got.Header.Get("Content-Type"); kind != "text/javascript; charset=utf-8" {
-			t.Errorf("%q: got Content-Type %q, want JavaScript", accepted, kind)
-		}
+// A response without a body, such as a redirect of a form, has no encoding.
+func TestEmptyIsNotCompressed(t *testing.T) {
+	s := sitetest.New(t).Login()
+	got := sitetest.SendAs(s, http.MethodPost, "/logout", http.Header{"Accept-Encoding": {"gzip"}})
+	if got.StatusCode != http.StatusSeeOther || got.Header.Get("Content-Encoding") != "" || got.Body != "" {
+		t.Errorf("got %d %q, headers %v", got.StatusCode, got.Body, got.Header)
 	}
-	s.Login().Get("/static/app-1.js.gz").Wants(t, http.StatusNotFound)
 }
 
 // A change is accepted only from a page of this site.

@@ -27,7 +27,6 @@ import (
 	"tidegate/internal/journal"
 	"tidegate/internal/proxies"
 	"tidegate/internal/usage"
-	"tidegate/web/static"
 )
 
 // Config has the dashboard's address and users.
@@ -69,7 +68,6 @@ type Services struct {
 	Logins    *throttle.Throttle
 	Owners    *throttle.Owners
 	Journal   *journal.Journal // nil for none
-	Bundle    static.Bundle
 	// Pepper gives the keys of page.Sealer.
 	Pepper apikey.Pepper
 	// Ready returns nil if Valkey responds.
@@ -90,7 +88,7 @@ type server struct {
 	// api is built by the first request for it: describing every operation takes
 	// milliseconds, which would delay the first page after a cold start.
 	api         func() (*router, error)
-	unavailable bool // no connection to Valkey; only Bundle, Ready and Log are set
+	unavailable bool // no connection to Valkey; only Ready and Log are set
 }
 
 var basePattern = regexp.MustCompile(`^(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$`)
@@ -102,14 +100,14 @@ func New(config Config, services Services) (http.Handler, error) {
 
 // NewUnavailable returns the server for the time without a connection to Valkey. It
 // serves its files, its health, and for every other address an error page.
-func NewUnavailable(config Config, bundle static.Bundle, log *slog.Logger) (http.Handler, error) {
+func NewUnavailable(config Config, log *slog.Logger) (http.Handler, error) {
 	unready := func(context.Context) error { return errors.New("not connected to the store") }
-	return newServer(config, Services{Bundle: bundle, Ready: unready, Log: log}, true).start()
+	return newServer(config, Services{Ready: unready, Log: log}, true).start()
 }
 
 func newServer(config Config, services Services, unavailable bool) *server {
 	s := &server{Config: config, Services: services, unavailable: unavailable}
-	s.Renderer = page.New(config.BasePath, config.Stage, services.Bundle, services.Log, s.newSessions())
+	s.Renderer = page.New(config.BasePath, config.Stage, services.Log, s.newSessions())
 	s.Resumes = s.canResume
 	if services.Journal != nil {
 		s.JournalStatus = services.Journal.Status

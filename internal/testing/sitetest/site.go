@@ -13,7 +13,6 @@ import (
 	"regexp"
 	"sync"
 	"testing"
-	"testing/fstest"
 	"time"
 
 	"github.com/alexedwards/argon2id"
@@ -32,7 +31,6 @@ import (
 	"tidegate/internal/store"
 	"tidegate/internal/testing/waiting"
 	"tidegate/internal/usage"
-	"tidegate/web/static"
 )
 
 // User is an editor and Viewer a viewer, both with the same password. Idle is their
@@ -89,26 +87,12 @@ func WithServices(f func(*server.Services)) Option {
 	return func(s *Site) { f(&s.Services) }
 }
 
-// Bundle returns files with the names that pages load.
-func Bundle() static.Bundle {
-	return static.Bundle{
-		Files: fstest.MapFS{
-			"app-1.js": {Data: []byte("//")}, "chart-1.js": {Data: []byte("//")},
-			"app-1.css":     {Data: []byte("/**/")},
-			"icon-1.svg":    {Data: []byte("<svg/>")},
-			"manifest.json": {Data: []byte("{}")}, ".placeholder": {Data: []byte("x")},
-		},
-		Script: "app-1.js", Chart: "chart-1.js", Style: "app-1.css", Icon: "icon-1.svg",
-	}
-}
-
 // New starts a site. Without WithKeys it has the keys acme and bolt.
 func New(t *testing.T, options ...Option) *Site {
 	t.Helper()
 	s := &Site{T: t}
 	s.Config = server.Config{Users: Users(), SessionLifetime: time.Hour, OwnerView: true}
 	s.Services = server.Services{
-		Bundle:       Bundle(),
 		Pepper:       Pepper,
 		Ready:        func(context.Context) error { return nil },
 		StoreVersion: func(context.Context) (string, error) { return "teststore 1.2.3", nil },

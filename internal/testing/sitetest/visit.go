@@ -21,12 +21,10 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"tidegate/functions/admin/server"
 	"tidegate/internal/testing/browsertest"
-	"tidegate/web/static"
 )
 
-// Visit is a browser tab on a dashboard with the real bundle.
+// Visit is a browser tab on a dashboard.
 type Visit struct {
 	*Site
 	Ctx     context.Context
@@ -52,14 +50,10 @@ func NewJourney(t *testing.T, options ...Option) *Visit {
 func visit(t *testing.T, start func(testing.TB) context.Context, options []Option) *Visit {
 	t.Helper()
 	ctx := start(t)
-	bundle, err := static.Load()
-	browsertest.Need(t, err, "make it: npm ci --ignore-scripts --prefix web && go run ./web/bundle")
 	// The loop-back address counts as secure, so plain HTTP serves the Secure cookie.
 	plain := httptest.NewServer(nil)
 	t.Cleanup(plain.Close)
-	options = append([]Option{func(s *Site) {
-		s.Address = plain.URL
-	}, WithServices(func(s *server.Services) { s.Bundle = bundle })}, options...)
+	options = append([]Option{func(s *Site) { s.Address = plain.URL }}, options...)
 	v := &Visit{Site: New(t, options...), Ctx: ctx}
 	plain.Config.Handler = v.Server.Config.Handler
 	v.Base = plain.URL + v.Config.BasePath
@@ -188,11 +182,15 @@ func (v *Visit) Scheme(name string) {
 	}
 }
 
-// AxeScript returns the accessibility checker from the repository's npm packages.
+// browserPackages has the npm packages of tests in a browser, seen from a package of
+// functions/admin.
+var browserPackages = filepath.Join("..", "..", "..", "internal", "testing", "sitetest", "testdata")
+
+// AxeScript returns the accessibility checker.
 func AxeScript(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "web", "node_modules", "axe-core", "axe.min.js"))
-	browsertest.Need(t, err, "install it: npm ci --ignore-scripts --prefix web")
+	text, err := os.ReadFile(filepath.Join(browserPackages, "node_modules", "axe-core", "axe.min.js"))
+	browsertest.Need(t, err, "install it: npm ci --ignore-scripts in internal/testing/sitetest/testdata")
 	return string(text)
 }
 

@@ -14,13 +14,12 @@ import (
 	"github.com/alexedwards/scs/v2"
 
 	"tidegate/internal/policy"
-	"tidegate/web/static"
 )
 
 // A store that exceeds the deadline of the request is reported as unavailable, although
 // the request's context has ended.
 func TestStoreTooSlow(t *testing.T) {
-	d := New("", "", static.Bundle{}, slog.New(slog.DiscardHandler), scs.New())
+	d := New("", "", slog.New(slog.DiscardHandler), scs.New())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	w := httptest.NewRecorder()
@@ -48,7 +47,7 @@ func TestFail(t *testing.T) {
 		{fmt.Errorf("read: %w", Problem{Status: http.StatusGone, Heading: "Gone"}), http.StatusGone, ""},
 	} {
 		var log bytes.Buffer
-		d := New("", "", static.Bundle{}, slog.New(slog.NewTextHandler(&log, nil)), scs.New())
+		d := New("", "", slog.New(slog.NewTextHandler(&log, nil)), scs.New())
 		w := httptest.NewRecorder()
 		d.Fail(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/audit", nil), c.err)
 		if w.Code != c.status || strings.Contains(w.Body.String(), "refused") ||

@@ -8,6 +8,7 @@ import (
 
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/journal"
+	"tidegate/web/static"
 	"tidegate/web/templates"
 )
 
@@ -31,12 +32,13 @@ const (
 
 // Bare returns the frame of a page without a user.
 func (rd *Renderer) Bare(r *http.Request, title string) templates.Page {
+	files := static.Load()
 	return templates.Page{
 		Title:  title,
 		Nonce:  nonceOf(r),
-		Style:  rd.staticPath(rd.bundle.Style),
-		Script: rd.staticPath(rd.bundle.Script),
-		Icon:   rd.staticPath(rd.bundle.Icon),
+		Style:  rd.staticPath(files.Style),
+		Script: rd.staticPath(files.Script),
+		Icon:   rd.staticPath(files.Icon),
 		Home:   rd.Path("/"),
 		Keys:   rd.Path("/keys"),
 		Find:   rd.Path("/search"),

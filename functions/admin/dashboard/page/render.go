@@ -23,10 +23,9 @@ import (
 
 // Renderer writes pages. It is safe for concurrent use once its fields are set.
 type Renderer struct {
-	base   string // prefix of every address; may be empty
-	stage  string // name of the deployment; may be empty
-	bundle static.Bundle
-	log    *slog.Logger
+	base  string // prefix of every address; may be empty
+	stage string // name of the deployment; may be empty
+	log   *slog.Logger
 	// answered is the second of the Unix epoch at which Valkey last knew a session.
 	answered atomic.Int64
 	// Session holds the logged-in user and the message for the next page.
@@ -43,10 +42,8 @@ type Renderer struct {
 
 // New returns a Renderer of pages whose addresses begin with base. Every page shows the
 // stage unless it is empty.
-func New(
-	base, stage string, bundle static.Bundle, log *slog.Logger, session *scs.SessionManager,
-) *Renderer {
-	return &Renderer{base: base, stage: stage, bundle: bundle, log: log, Session: session}
+func New(base, stage string, log *slog.Logger, session *scs.SessionManager) *Renderer {
+	return &Renderer{base: base, stage: stage, log: log, Session: session}
 }
 
 // Render responds with a component. If rendering fails, it returns an error and sends no
@@ -103,7 +100,7 @@ func (rd *Renderer) Path(p string) string { return rd.base + p }
 
 // ChartScript returns the address of the script that draws charts, for
 // templates.Page.Chart.
-func (rd *Renderer) ChartScript() string { return rd.staticPath(rd.bundle.Chart) }
+func (rd *Renderer) ChartScript() string { return rd.staticPath(static.Load().Chart) }
 
 func (rd *Renderer) staticPath(name string) string { return rd.Path("/static/" + name) }
 
