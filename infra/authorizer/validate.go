@@ -92,9 +92,9 @@ func (g *guard) checkConstruct(node constructs.IConstruct) []string {
 	return nil
 }
 
-// ours reports whether an API's id is that of the REST API of the props.
-func (g *guard) ours(id *string) bool {
-	return g.props.RestAPI != nil && id != nil && g.resolved(id) == g.resolved(g.props.RestAPI.RestApiId())
+// ours reports whether the API's id in a construct is that of the REST API of the props.
+func (g *guard) ours(node constructs.IConstruct, id *string) bool {
+	return g.props.RestAPI != nil && refers(node, id, g.props.RestAPI.RestApiId(), g.props.RestAPI)
 }
 
 // gatewayResponse refuses a second answer of a type: API Gateway keeps the one that is
@@ -102,7 +102,7 @@ func (g *guard) ours(id *string) bool {
 func (g *guard) gatewayResponse(node constructs.IConstruct, r awsapigateway.CfnGatewayResponse) []string {
 	within := strings.HasPrefix(*node.Node().Path(), *g.scope.Node().Path()+"/")
 	kind := *r.ResponseType()
-	if g.props.OwnResponses || within || !g.ours(r.RestApiId()) || kind != "ACCESS_DENIED" &&
+	if g.props.OwnResponses || within || !g.ours(node, r.RestApiId()) || kind != "ACCESS_DENIED" &&
 		kind != "UNAUTHORIZED" {
 		return nil
 	}
@@ -114,7 +114,7 @@ func (g *guard) gatewayResponse(node constructs.IConstruct, r awsapigateway.CfnG
 // refusesOtherwise reports whether a method of the REST API has another authorizer, whose
 // refusals get this construct's answer too.
 func (g *guard) refusesOtherwise(m awsapigateway.CfnMethod) bool {
-	if g.props.OwnResponses || !g.ours(m.RestApiId()) || m.AuthorizationType() == nil {
+	if g.props.OwnResponses || !g.ours(m, m.RestApiId()) || m.AuthorizationType() == nil {
 		return false
 	}
 	switch *m.AuthorizationType() {
@@ -124,7 +124,7 @@ func (g *guard) refusesOtherwise(m awsapigateway.CfnMethod) bool {
 		id := g.scope.Node().TryFindChild(jsii.String("Authorizer"))
 		attached, ok := id.(awsapigateway.RequestAuthorizer)
 		return ok && m.AuthorizerId() != nil &&
-			g.resolved(m.AuthorizerId()) != g.resolved(attached.AuthorizerId())
+			!refers(m, m.AuthorizerId(), attached.AuthorizerId(), attached)
 	}
 	return false
 }
@@ -141,19 +141,30 @@ func (g *guard) warnOf(methods []string) {
 			strings.Join(methods, ", ")))
 }
 
-// isFunction reports whether text, an ARN or a URI, refers to the check function.
-func (g *guard) isFunction(text any) bool {
-	return text != nil && strings.Contains(g.resolved(text),
-		strings.Trim(g.resolved(g.props.Function.FunctionArn()), "[]"))
+// isFunction reports whether text of a construct, an ARN or a URI, refers to the check
+// function.
+func (g *guard) isFunction(node constructs.IConstruct, text *string) bool {
+	return refers(node, text, g.props.Function.FunctionArn(), g.props.Function)
 }
 
-// resolved returns a value with its tokens resolved, as text to compare.
-func (g *guard) resolved(value any) string {
-	return fmt.Sprint(awscdk.Stack_Of(g.scope).Resolve(value))
+// refers reports whether text of a construct has the value, an id or ARN of owner. A
+// value that only deployment knows resolves to a logical id, which other stacks of the app
+// have too. So resolved texts are compared in owner's stack alone. Elsewhere the CDK's own
+// token of the value counts.
+func refers(node constructs.IConstruct, text, value *string, owner constructs.IConstruct) bool {
+	if text == nil {
+		return false
+	}
+	here := awscdk.Stack_Of(node)
+	if *awscdk.Token_IsUnresolved(value) && *here.Node().Path() != *awscdk.Stack_Of(owner).Node().Path() {
+		return strings.Contains(*text, *value)
+	}
+	return strings.Contains(fmt.Sprint(here.Resolve(text)),
+		strings.Trim(fmt.Sprint(here.Resolve(value)), "[]"))
 }
 
 func (g *guard) authorizer(node constructs.IConstruct, uri *string, ttl *float64, sources *string) []string {
-	if uri == nil || !g.isFunction(uri) {
+	if !g.isFunction(node, uri) {
 		return nil
 	}
 	var problems []string
@@ -176,7 +187,7 @@ func (g *guard) authorizer(node constructs.IConstruct, uri *string, ttl *float64
 var oneAuthorizer = regexp.MustCompile(`/authorizers/[^*]+$`)
 
 func (g *guard) permission(node constructs.IConstruct, p awslambda.CfnPermission) []string {
-	if !g.isFunction(p.FunctionName()) || *p.Principal() != "apigateway.amazonaws.com" {
+	if !g.isFunction(node, p.FunctionName()) || *p.Principal() != "apigateway.amazonaws.com" {
 		return nil
 	}
 	if p.SourceArn() == nil || strings.Contains(*p.SourceArn(), "*") ||
