@@ -3,18 +3,20 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
 	"tidegate/infra/settings"
+	"tidegate/internal/awscli"
 )
 
 // look reads an account for a stage.
 type look struct {
 	ctx   context.Context
-	aws   awsCommand
+	aws   awscli.Command
 	props settings.Props
 	// exists reports whether the stage's stack exists, which then owns the names.
 	exists bool
@@ -35,7 +37,8 @@ func (l *look) read(into any, args ...string) error {
 // checks are what preflight looks at, in the order of the deployment.
 var checks = []struct {
 	name string
-	// check returns what would make the deployment fail, and the remedy; "" for nothing.
+	// check returns what would make the deployment fail, and the remedy; "" for nothing. It
+	// may return an error of one look-up beside what others found.
 	check func(*look) (string, error)
 }{
 	{"bootstrap", (*look).bootstrap},
@@ -91,43 +94,57 @@ func (l *look) stack() (string, error) {
 	return "", nil
 }
 
-// named is a kind of resource whose name the stack wants.
+// named is a kind of resource whose names the stack wants.
 type named struct {
-	kind string
-	args []string
+	kind   string
+	wanted []string
+	args   []string // of the command that lists names, other stages' among them
 }
 
-func (l *look) names() (string, error) {
+// named returns the names that outlive a stack, or a failed deployment of it.
+func (l *look) named() []named {
+	name, logs := l.props.Name(), "/tidegate/"+l.props.Stage+"/"
+	all := []named{
+		{"secrets", []string{name + "/pepper", name + "/password"},
+			[]string{"secretsmanager", "list-secrets", "--include-planned-deletion", "--filters",
+				"Key=name,Values=" + name + "/", "--query", "SecretList[].Name"}},
+		{"log groups", []string{logs + "check", logs + "admin", logs + "forward", logs + "dashboard",
+			logs + "network", logs + "example-backend", logs + "example-http"},
+			[]string{"logs", "describe-log-groups", "--log-group-name-prefix", logs,
+				"--query", "logGroups[].logGroupName"}},
+		{"keys", []string{"alias/" + name},
+			[]string{"kms", "list-aliases", "--query", "Aliases[].AliasName"}},
+		{"users of the cache", []string{name + "-check", name + "-admin"},
+			[]string{"elasticache", "describe-users", "--query", "Users[].UserId"}},
+		{"groups of users", []string{name},
+			[]string{"elasticache", "describe-user-groups", "--query", "UserGroups[].UserGroupId"}},
+	}
+	if l.props.Store.Kind == settings.Nodes {
+		return append(all, named{"caches", []string{name}, []string{"elasticache",
+			"describe-replication-groups", "--query", "ReplicationGroups[].ReplicationGroupId"}})
+	}
+	return append(all, named{"caches", []string{name}, []string{"elasticache",
+		"describe-serverless-caches", "--query", "ServerlessCaches[].ServerlessCacheName"}})
+}
+
+func (l *look) names() (problem string, failed error) {
 	if l.exists {
 		return "", nil
 	}
-	name, stage := l.props.Name(), l.props.Stage
 	var taken []string
-	for _, n := range []named{
-		{"secrets", []string{"secretsmanager", "list-secrets", "--include-planned-deletion", "--filters",
-			"Key=name,Values=" + name + "/", "--query", "SecretList[].Name"}},
-		{"log groups", []string{"logs", "describe-log-groups", "--log-group-name-prefix",
-			"/tidegate/" + stage + "/", "--query", "logGroups[].logGroupName"}},
-		{"keys", []string{"kms", "list-aliases", "--query",
-			"Aliases[?AliasName=='alias/" + name + "'].AliasName"}},
-		{"users of the cache", []string{"elasticache", "describe-users", "--query",
-			"Users[?starts_with(UserId, '" + name + "-')].UserId"}},
-		{"caches", []string{"elasticache", "describe-serverless-caches", "--query",
-			"ServerlessCaches[?ServerlessCacheName=='" + name + "'].ServerlessCacheName"}},
-	} {
+	for _, n := range l.named() {
 		var list []string
-		if err := l.read(&list, n.args...); err != nil {
-			return "", err
-		}
+		failed = errors.Join(failed, l.read(&list, n.args...))
+		list = slices.DeleteFunc(list, func(name string) bool { return !slices.Contains(n.wanted, name) })
 		if len(list) > 0 {
 			taken = append(taken, n.kind+" "+strings.Join(list, ", "))
 		}
 	}
-	if len(taken) == 0 {
-		return "", nil
+	if len(taken) > 0 {
+		problem = "exist already: delete what an earlier stack of this stage left and nobody needs, or " +
+			"choose another stage: " + strings.Join(taken, "; ")
 	}
-	return "taken by an earlier stack of the stage: delete them, or choose another stage: " +
-		strings.Join(taken, "; "), nil
+	return problem, failed
 }
 
 // keptUnreserved are the environments of an account that AWS does not let be reserved.

@@ -3,26 +3,27 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"tidegate/infra/settings"
+	"tidegate/internal/awscli"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, "infra", os.Args[1:], commandLine, os.Stdout)
-	stop()
+	aws, err := awscli.Find()
+	if err == nil {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+		err = run(ctx, "infra", os.Args[1:], aws, os.Stdout)
+		stop()
+	}
 	if err == nil {
 		return
 	}
@@ -33,28 +34,14 @@ func main() {
 	os.Exit(2)
 }
 
-// errFound means that the account has an obstacle.
-var errFound = errors.New("the deployment would fail: see above")
+var (
+	// errFound means that the account has an obstacle.
+	errFound = errors.New("the deployment would fail: see above")
+	// errUnread means that no obstacle was found, and something was not looked at.
+	errUnread = errors.New("not everything was read, so the deployment may fail: see above")
+)
 
-// awsCommand runs a command of the AWS CLI, and returns its output as JSON.
-type awsCommand func(ctx context.Context, args ...string) ([]byte, error)
-
-const limit = time.Minute // of one command
-
-func commandLine(ctx context.Context, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "aws", append(args, "--output", "json", "--no-cli-pager")...)
-	var out, errOut bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errOut
-	if err := cmd.Run(); err != nil {
-		text := strings.Join(strings.Fields(errOut.String()), " ")
-		return nil, fmt.Errorf("aws %s %s: %w: %.200s", args[0], args[1], err, text)
-	}
-	return out.Bytes(), nil
-}
-
-func run(ctx context.Context, app string, args []string, aws awsCommand, out io.Writer) error {
+func run(ctx context.Context, app string, args []string, aws awscli.Command, out io.Writer) error {
 	if len(args) != 1 || strings.HasPrefix(args[0], "-") {
 		return errors.New("usage: ./scripts/verify -preflight STAGE")
 	}
@@ -66,23 +53,23 @@ func run(ctx context.Context, app string, args []string, aws awsCommand, out io.
 		return fmt.Errorf("no account to look at: %w", err)
 	}
 	l := &look{ctx: ctx, aws: aws, props: props}
-	found := 0
+	var result error
 	for _, c := range checks {
 		problem, err := c.check(l)
-		switch {
-		case err != nil:
-			_, _ = fmt.Fprintf(out, "%-12s not read: %v\n", c.name, err)
-		case problem != "":
-			found++
+		if problem == "" && err == nil {
+			problem = "ok"
+		} else if problem != "" {
+			result = errFound
+		}
+		if problem != "" {
 			_, _ = fmt.Fprintf(out, "%-12s %s\n", c.name, problem)
-		default:
-			_, _ = fmt.Fprintf(out, "%-12s ok\n", c.name)
+		}
+		if err != nil {
+			_, _ = fmt.Fprintf(out, "%-12s not read: %v\n", c.name, err)
+			result = cmp.Or(result, errUnread)
 		}
 	}
-	if found > 0 {
-		return errFound
-	}
-	return nil
+	return result
 }
 
 // propsOf returns the props of a stage: those of its file, or the defaults.

@@ -7,37 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os/exec"
 	"regexp"
 	"strings"
-	"time"
 )
-
-// awsCommand runs a command of the AWS CLI and returns its output as JSON.
-type awsCommand func(ctx context.Context, args ...string) ([]byte, error)
-
-const awsLimit = time.Minute
-
-// findAWS returns nil if the AWS CLI is not on PATH.
-func findAWS() awsCommand {
-	path, err := exec.LookPath("aws")
-	if err != nil {
-		return nil
-	}
-	return func(ctx context.Context, args ...string) ([]byte, error) {
-		ctx, cancel := context.WithTimeout(ctx, awsLimit)
-		defer cancel()
-		args = append(args, "--output", "json", "--no-cli-pager")
-		cmd := exec.CommandContext(ctx, path, args...) //nolint:gosec // args are constants and validated flags
-		var out, errOut bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &out, &errOut
-		if err := cmd.Run(); err != nil {
-			text := strings.Join(strings.Fields(errOut.String()), " ")
-			return nil, fmt.Errorf("aws %s %s: %w: %.200s", args[0], args[1], err, text)
-		}
-		return out.Bytes(), nil
-	}
-}
 
 var executeAPI = regexp.MustCompile(`^([a-z0-9]+)\.execute-api\.([a-z0-9-]+)\.amazonaws\.com(\.cn)?$`)
 
@@ -72,6 +44,13 @@ func (s *session) region() []string {
 
 // stage returns the stack's name without the prefix "tidegate-".
 func (s *session) stage() string { return strings.TrimPrefix(s.stack, "tidegate-") }
+
+// invokesCheck returns the part of a query that leaves the authorizers whose URI invokes
+// the stack's check function. Others, such as Cognito's, may cache.
+func (s *session) invokesCheck(uri string) string {
+	name := ":function:" + s.stack + "-check"
+	return fmt.Sprintf("?%[1]s && (contains(%[1]s, '%[2]s/') || contains(%[1]s, '%[2]s:'))", uri, name)
+}
 
 // awsProbe returns a probe that runs one command of the AWS CLI. args returns the
 // command's arguments for a session.
@@ -140,7 +119,8 @@ var (
 	})
 	awsRESTAuthorizer = awsProbe(needRESTID, func(s *session) []string {
 		return []string{"apigateway", "get-authorizers", "--rest-api-id", apiID(s.rest), "--query",
-			"items[].{ttl: authorizerResultTtlInSeconds, source: identitySource, type: type}"}
+			"items[" + s.invokesCheck("authorizerUri") + "]." +
+				"{ttl: authorizerResultTtlInSeconds, source: identitySource, type: type}"}
 	})
 	awsDenied = awsProbe(needRESTID, func(s *session) []string {
 		return []string{"apigateway", "get-gateway-response", "--rest-api-id", apiID(s.rest),
@@ -148,7 +128,8 @@ var (
 	})
 	awsHTTPAuthorizer = awsProbe(needHTTPID, func(s *session) []string {
 		return []string{"apigatewayv2", "get-authorizers", "--api-id", apiID(s.http), "--query",
-			"Items[].{ttl: AuthorizerResultTtlInSeconds, source: IdentitySource, type: AuthorizerType}"}
+			"Items[" + s.invokesCheck("AuthorizerUri") + "]." +
+				"{ttl: AuthorizerResultTtlInSeconds, source: IdentitySource, type: AuthorizerType}"}
 	})
 	awsUsagePlan = skipIfNotFound(awsProbe(needRESTID, func(s *session) []string {
 		return []string{"logs", "filter-log-events", "--log-group-name", executionLog(s.rest),
@@ -233,19 +214,28 @@ type awsAuthorizer struct {
 	Source any  `json:"source"`
 }
 
-// authorizers expects that no authorizer has a cache or an identity source.
+// authorizers expects that no authorizer has a cache, or an identity source that a call
+// may lack. Calls always have what API Gateway's own context says.
 func authorizers(list []awsAuthorizer) outcome {
 	for _, a := range list {
 		if a.TTL == nil || *a.TTL != 0 {
 			return differ("TTL is not 0")
 		}
-		if sources, isList := a.Source.([]any); a.Source != nil && a.Source != "" &&
-			(!isList || len(sources) > 0) {
-			return differ(fmt.Sprintf("identity source %v", a.Source))
+		sources, isList := a.Source.([]any)
+		if !isList && a.Source != nil && a.Source != "" {
+			sources = []any{a.Source}
+		}
+		for _, source := range sources {
+			if text, _ := source.(string); !ownContext.MatchString(text) {
+				return differ(fmt.Sprintf("identity source %v", a.Source))
+			}
 		}
 	}
 	return judged(len(list) > 0, fmt.Sprintf("%d authorizers", len(list)))
 }
+
+// ownContext matches identity sources that every call has.
+var ownContext = regexp.MustCompile(`^\$?context\.(accountId|apiId|requestId|stage)$`)
 
 // mapsHeaders expects that the gateway response maps the context into three headers.
 func mapsHeaders(e evidence) outcome {

@@ -22,6 +22,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"tidegate/internal/awscli"
 )
 
 // Exit statuses.
@@ -45,7 +47,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, out, er
 		list(out)
 		return allAsExpected
 	}
-	aws := findAWS()
+	aws, _ := awscli.Find() // nil if there is none: the rows that need it are skipped
 	if err == nil {
 		err = o.complete(ctx, aws)
 	}
@@ -195,7 +197,7 @@ func (o *options) addresses() []address {
 }
 
 // complete reads the missing URLs, and validates all of them.
-func (o *options) complete(ctx context.Context, aws awsCommand) error {
+func (o *options) complete(ctx context.Context, aws awscli.Command) error {
 	if err := o.readOutputs(ctx, aws); err != nil {
 		return err
 	}
@@ -227,7 +229,7 @@ func (o *options) complete(ctx context.Context, aws awsCommand) error {
 
 // readOutputs sets the missing URLs from the file of -outputs, or from the stack of
 // -stack if no URL has a flag.
-func (o *options) readOutputs(ctx context.Context, aws awsCommand) error {
+func (o *options) readOutputs(ctx context.Context, aws awscli.Command) error {
 	var outputs map[string]any
 	var err error
 	switch {
@@ -267,7 +269,7 @@ func (o *options) outputsOfFile() (map[string]any, error) {
 	return outputs, o.validate()
 }
 
-func outputsOfStack(ctx context.Context, aws awsCommand, stack string) (map[string]any, error) {
+func outputsOfStack(ctx context.Context, aws awscli.Command, stack string) (map[string]any, error) {
 	if aws == nil {
 		return nil, errors.New("-stack: aws, which reads the outputs, is not on PATH: " +
 			"set -rest, -http, -dashboard or -outputs")

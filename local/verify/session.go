@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"tidegate/internal/awscli"
 )
 
 // session makes the calls of one run. Its fields are set before the first call.
@@ -18,7 +20,7 @@ type session struct {
 	options
 	local  bool // every URL is of this machine, without API Gateway's own quotas
 	client *http.Client
-	aws    awsCommand // nil without the AWS CLI or a stack
+	aws    awscli.Command // nil without the AWS CLI or a stack
 	now    func() time.Time
 	sleep  func(context.Context, time.Duration) // returns early if the context ends
 	began  time.Time
@@ -29,7 +31,7 @@ type session struct {
 	keyID  string
 }
 
-func newSession(o options, aws awsCommand) *session {
+func newSession(o options, aws awscli.Command) *session {
 	transport, ok := http.DefaultTransport.(*http.Transport)
 	if !ok {
 		transport = &http.Transport{}
