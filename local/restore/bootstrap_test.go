@@ -3,20 +3,58 @@
 package main
 
 import (
+	"archive/zip"
 	"encoding/json"
+	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
-	"tidegate/internal/testing/built"
 	"tidegate/internal/testing/syncbuffer"
 	"tidegate/internal/testing/tier"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
 	"tidegate/local/lambda"
 )
+
+// unpack builds the function as the page of operations does, and unpacks it as Lambda
+// does.
+func unpack(t *testing.T, dir string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", "umask 077 && exec ./scripts/build -restore")
+	cmd.Dir, cmd.Env = filepath.Join("..", ".."), append(os.Environ(), "GOARCH="+runtime.GOARCH)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	archive, err := zip.OpenReader(filepath.Join(cmd.Dir, "build", "restore.zip"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = archive.Close() }()
+	for _, file := range archive.File {
+		if file.Mode() != 0o755 {
+			t.Errorf("%s has mode %v, want 0755: Lambda runs it as another user", file.Name, file.Mode())
+		}
+		content, err := archive.Open(file.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to, err := os.OpenFile(filepath.Join(dir, file.Name), os.O_CREATE|os.O_WRONLY, file.Mode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(to, content); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(content.Close(), to.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
 
 // As a Lambda function the program restores with the variables of the admin function: at
 // first only for looking, then for good.
@@ -29,17 +67,7 @@ func TestAsAFunction(t *testing.T) {
 	keys := installation(t, valkeytest.Start(t), folder)
 	savePlan(t, keys)
 	kept := create(t, keys, "kept")
-	program := built.Program(t, "tidegate/local/restore")
-	for to, from := range map[string]string{"restore": program, "bootstrap": "bootstrap"} {
-		content, err := os.ReadFile(from)
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = os.WriteFile(filepath.Join(dir, to), content, 0o700)
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	unpack(t, dir)
 	empty, log := valkeytest.Start(t), &syncbuffer.Buffer{}
 	f, err := lambda.Start(lambda.Config{
 		Name: "restore", Binary: filepath.Join(dir, "bootstrap"), Timeout: waiting.Timeout, Log: log,

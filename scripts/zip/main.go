@@ -1,6 +1,7 @@
-// Command zip packs an executable for AWS Lambda, under the name bootstrap. Its output
-// has the same bytes on every machine and at any time, so that two builds of a commit can
-// be compared by their hash.
+// Command zip packs executables for AWS Lambda under their own names, one of which must be
+// bootstrap. Everybody may run them, since Lambda does so as another user. Its output has
+// the same bytes on every machine and at any time, so that two builds of a commit can be
+// compared by their hash.
 //
 //	go run ./scripts/zip build/check.zip build/lambda_arm64/check/bootstrap
 package main
@@ -12,51 +13,55 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 )
 
 func main() {
-	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: zip OUTPUT EXECUTABLE")
+	if len(os.Args) < 3 {
+		fmt.Fprintln(os.Stderr, "usage: zip OUTPUT EXECUTABLE…")
 		os.Exit(2)
 	}
-	if err := pack(os.Args[1], os.Args[2]); err != nil {
+	if err := pack(os.Args[1], os.Args[2:]...); err != nil {
 		fmt.Fprintln(os.Stderr, "zip:", err)
 		os.Exit(1)
 	}
 }
 
 // pack writes the archive only once it is complete.
-func pack(output, executable string) error {
-	content, err := os.ReadFile(executable)
-	if err != nil {
-		return fmt.Errorf("read executable: %w", err)
+func pack(output string, executables ...string) error {
+	var packed bytes.Buffer
+	archive := zip.NewWriter(&packed)
+	archive.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) {
+		return flate.NewWriter(w, flate.BestCompression)
+	})
+	for _, path := range executables {
+		if err := add(archive, path); err != nil {
+			return fmt.Errorf("add %s: %w", path, err)
+		}
 	}
-	var archive bytes.Buffer
-	if err := write(&archive, content); err != nil {
-		return fmt.Errorf("compress %s: %w", executable, err)
+	if err := archive.Close(); err != nil {
+		return fmt.Errorf("close archive: %w", err)
 	}
-	if err := os.WriteFile(output, archive.Bytes(), 0o644); err != nil {
+	if err := os.WriteFile(output, packed.Bytes(), 0o644); err != nil {
 		return fmt.Errorf("write archive: %w", err)
 	}
 	return nil
 }
 
-func write(to io.Writer, content []byte) error {
-	archive := zip.NewWriter(to)
-	archive.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) {
-		return flate.NewWriter(w, flate.BestCompression)
-	})
+func add(archive *zip.Writer, executable string) error {
+	content, err := os.ReadFile(executable)
+	if err != nil {
+		return err
+	}
 	// The time is the earliest that the zip format can store.
-	header := &zip.FileHeader{Name: "bootstrap", Method: zip.Deflate,
+	header := &zip.FileHeader{Name: filepath.Base(executable), Method: zip.Deflate,
 		Modified: time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)}
 	header.SetMode(0o755)
 	file, err := archive.CreateHeader(header)
 	if err != nil {
-		return fmt.Errorf("add header: %w", err)
+		return err
 	}
-	if _, err := file.Write(content); err != nil {
-		return fmt.Errorf("add content: %w", err)
-	}
-	return archive.Close()
+	_, err = file.Write(content)
+	return err
 }

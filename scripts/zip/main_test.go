@@ -10,37 +10,40 @@ import (
 	"time"
 )
 
-// The archive has one entry, an executable bootstrap, as Lambda requires.
-func TestPackOneExecutableBootstrap(t *testing.T) {
+// The archive has the executables. Everybody may run them, whatever their own mode is.
+func TestPackExecutables(t *testing.T) {
 	content := bytes.Repeat([]byte("\x7fELF tidegate "), 1000)
-	output := packed(t, content, time.Now())
-
+	output := packed(t, content, time.Now(), "bootstrap", "restore")
 	archive, err := zip.NewReader(bytes.NewReader(output), int64(len(output)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(archive.File) != 1 {
-		t.Fatalf("got %d entries, want 1", len(archive.File))
+	names := map[string]bool{}
+	for _, file := range archive.File {
+		names[file.Name] = true
+		if file.Mode() != 0o755 {
+			t.Errorf("%s: got mode %v, want 0755", file.Name, file.Mode())
+		}
+		reader, err := file.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(reader); err != nil || !bytes.Equal(got, content) {
+			t.Errorf("%s: unpacked content differs (%d bytes, %v)", file.Name, len(got), err)
+		}
+		_ = reader.Close()
 	}
-	file := archive.File[0]
-	if file.Name != "bootstrap" || file.Mode() != 0o755 {
-		t.Errorf("got %s with mode %v, want bootstrap with 0755", file.Name, file.Mode())
-	}
-	reader, err := file.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer reader.Close()
-	if got, err := io.ReadAll(reader); err != nil || !bytes.Equal(got, content) {
-		t.Errorf("unpacked content differs (%d bytes, %v)", len(got), err)
+	if len(names) != 2 || !names["bootstrap"] || !names["restore"] {
+		t.Errorf("got entries %v, want bootstrap and restore", names)
 	}
 }
 
 // Two builds of one commit can be compared by the hash of their zip files.
 func TestPackIsReproducible(t *testing.T) {
 	content := []byte("the same binary")
-	first := packed(t, content, time.Date(2020, 5, 17, 3, 0, 0, 0, time.UTC))
-	second := packed(t, content, time.Date(2031, 1, 1, 0, 0, 0, 0, time.FixedZone("east", 9*3600)))
+	first := packed(t, content, time.Date(2020, 5, 17, 3, 0, 0, 0, time.UTC), "bootstrap")
+	second := packed(t, content, time.Date(2031, 1, 1, 0, 0, 0, 0, time.FixedZone("east", 9*3600)),
+		"bootstrap")
 	if !bytes.Equal(first, second) {
 		t.Error("the same binary built at another time gives a different archive")
 	}
@@ -56,17 +59,24 @@ func TestPackWritesNothingWithoutInput(t *testing.T) {
 	}
 }
 
-func packed(t *testing.T, content []byte, built time.Time) []byte {
+// packed packs executables with a content and a modification time, which their owner alone
+// may run.
+func packed(t *testing.T, content []byte, built time.Time, names ...string) []byte {
 	t.Helper()
-	executable := filepath.Join(t.TempDir(), "built")
-	if err := os.WriteFile(executable, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chtimes(executable, built, built); err != nil {
-		t.Fatal(err)
+	folder := t.TempDir()
+	var executables []string
+	for _, name := range names {
+		executable := filepath.Join(folder, name)
+		if err := os.WriteFile(executable, content, 0o700); err != nil { //nolint:gosec // a program
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(executable, built, built); err != nil {
+			t.Fatal(err)
+		}
+		executables = append(executables, executable)
 	}
 	output := filepath.Join(t.TempDir(), "out.zip")
-	if err := pack(output, executable); err != nil {
+	if err := pack(output, executables...); err != nil {
 		t.Fatal(err)
 	}
 	archive, err := os.ReadFile(output)
