@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"tidegate/functions/admin/server"
+	"tidegate/internal/proxies"
 )
 
 // livePath is open to every network. It reports that the function runs, and does nothing
@@ -48,7 +49,7 @@ func (c *settings) client(next http.Handler) http.Handler {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if source, ok := addressOf(r.RemoteAddr); ok {
+		if source, ok := proxies.ParseAddr(r.RemoteAddr); ok {
 			r.RemoteAddr = c.proxies.Client(source, r.Header.Values).Addr.String()
 		}
 		next.ServeHTTP(w, r)
@@ -63,19 +64,6 @@ func (c *settings) forOwners(address string) bool {
 // within reports whether an address, with or without a port, is in one of the networks.
 // An invalid address is not.
 func within(networks []netip.Prefix, text string) bool {
-	addr, ok := addressOf(text)
+	addr, ok := proxies.ParseAddr(text)
 	return ok && slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(addr) })
-}
-
-// addressOf parses an address, with or without a port.
-func addressOf(text string) (netip.Addr, bool) {
-	addr, err := netip.ParseAddr(text)
-	if err != nil {
-		withPort, err := netip.ParseAddrPort(text)
-		if err != nil {
-			return netip.Addr{}, false
-		}
-		addr = withPort.Addr()
-	}
-	return addr.Unmap().WithZone(""), true
 }

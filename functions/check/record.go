@@ -61,8 +61,11 @@ func (c *checker) Refused(ctx context.Context, r authorizer.Refused) {
 	if r.Refusal.Reason != "" {
 		o.Denial.Network, o.Denial.Request = denylog.NetworkOf(r.Call.Address), r.Call.Request
 		level, message := slog.LevelDebug, "refused"
-		if !r.Refusal.Cause.Refuses() {
+		switch {
+		case !r.Refusal.Cause.Refuses():
 			level, message = slog.LevelError, "caller not identified"
+		case r.Refusal.Cause == cause.Address:
+			level = slog.LevelWarn
 		}
 		c.metrics.once.LogOnce(ctx, level, message, r.Refusal.Reason,
 			slog.String("reason", r.Refusal.Reason))

@@ -107,7 +107,16 @@ func resolver(t *testing.T) *identity.Resolver {
 // send makes the call and returns the event's request id.
 func (w *denialWorld) send(t *testing.T, i int, c denialCall) string {
 	t.Helper()
-	id := fmt.Sprintf("%08x-0000-4000-8000-000000000000", i)
+	_ = w.answer(t, i, c)
+	return requestID(i)
+}
+
+func requestID(i int) string { return fmt.Sprintf("%08x-0000-4000-8000-000000000000", i) }
+
+// answer makes the call and returns the authorizer's response.
+func (w *denialWorld) answer(t *testing.T, i int, c denialCall) string {
+	t.Helper()
+	id := requestID(i)
 	value, own := strings.CutPrefix(c.key, ":")
 	if !own {
 		value = w.values[c.key]
@@ -126,8 +135,8 @@ func (w *denialWorld) send(t *testing.T, i int, c denialCall) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _ = w.authorizer.Invoke(t.Context(), event)
-	return id
+	response, _ := w.authorizer.Invoke(t.Context(), event)
+	return string(response)
 }
 
 // The denial log has every denied call, also those denied from memory, and refused calls
@@ -332,6 +341,42 @@ func TestUnreadKeysAreLoggedOnceAMinute(t *testing.T) {
 	if lines := unread(1); lines != 2 || !strings.Contains(f.log.String(), "omitted=99") ||
 		!strings.Contains(f.log.String(), `level=ERROR msg="caller not identified" reason="the key set`) {
 		t.Errorf("got %d lines, want a second one with omitted=99:\n%s", lines, f.log.String())
+	}
+}
+
+// A policy that decides by address finds the address of a call with a port, and refuses a
+// call whose address cannot be read. A line a minute says so, without the text.
+func TestAddressesThatCannotBeRead(t *testing.T) {
+	w := newDenialWorld(t)
+	perIP := policy.Scope{Limits: perHour(2)}
+	w.edit(t, func(s *policy.Set) { s.PerIP = perIP })
+	calls := 0
+	call := func(addr, key string) bool {
+		calls++
+		response := w.answer(t, calls, denialCall{key: key, method: "GET", path: "/free", addr: addr})
+		return strings.Contains(response, `"Allow"`)
+	}
+	for _, addr := range []string{"203.0.113.9", "203.0.113.9:1234", "[::ffff:203.0.113.9]:443"} {
+		if call(addr, "many") {
+			t.Errorf("%s: a call of a denied address passes", addr)
+		}
+	}
+	if !call("192.0.2.8:1001", "many") || !call("192.0.2.8:1002", "many") || call("192.0.2.8:1003", "many") {
+		t.Error("calls of one address with three ports: want two of 2 per hour to pass")
+	}
+	const unread = "203.0.113.9;1234"
+	for range 50 {
+		if call(unread, "many") || call("", "many") {
+			t.Fatal("a call without an address that can be read passes")
+		}
+	}
+	if log := w.log.String(); strings.Count(log, "level=WARN msg=refused") != 1 ||
+		!strings.Contains(log, "no address that can be read") || strings.Contains(log, "203.0.113") {
+		t.Errorf("got %s, want one line, without the text", log)
+	}
+	w.edit(t, func(s *policy.Set) { s.PerIP, s.Deny = policy.Scope{}, nil })
+	if !call(unread, "many") {
+		t.Error("a policy that decides nothing by address refuses a call for it")
 	}
 }
 

@@ -121,7 +121,7 @@ func (d *Decider) markVerified(q inquiry, err error) error {
 	var refusal *policy.RefusedError
 	if errors.As(err, &refusal) && !refusal.Verified && errors.Is(err, policy.ErrRefused) &&
 		d.callers.knows(q.call, q.proof) {
-		return &policy.RefusedError{Cause: refusal.Cause, Verified: true}
+		return &policy.RefusedError{Cause: refusal.Cause, Verified: true, Reason: refusal.Reason}
 	}
 	return err
 }

@@ -54,6 +54,7 @@ func newFlood(t *testing.T, scope string) *flood {
 		_, s := registrytest.Create(t, f.store, byTest,
 			policy.NewKey{Name: fmt.Sprint("caller ", i), Env: "test", Plan: "free", Group: "team"})
 		c := callWith(s)
+		c.Address = netip.MustParseAddr("192.0.2.1")
 		c.Network = netip.MustParsePrefix("192.0.2.1/32")
 		f.calls = append(f.calls, c)
 	}
@@ -147,7 +148,7 @@ func TestSharedDenialsAreRepeated(t *testing.T) {
 			}
 			f.call(elsewhere, perAddress)
 			stranger := callWith(f.secret)
-			stranger.Network = f.calls[0].Network
+			stranger.Address, stranger.Network = f.calls[0].Address, f.calls[0].Network
 			f.call(stranger, scope == policy.ScopeGroup)
 			if f.source.calls != want {
 				t.Errorf("%d calls reached Valkey, want %d", f.source.calls, want)

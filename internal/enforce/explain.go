@@ -24,7 +24,8 @@ type Explanation struct {
 }
 
 // Explain returns what a Check of the key's call would return now, in an environment that
-// holds no leases. It takes nothing, and ignores call's Kind, Subject and Secret.
+// holds no leases. It takes nothing, and ignores call's Kind, Subject and Secret. Without
+// an address, lists and limits of addresses are left out.
 func (c *Checker) Explain(ctx context.Context, set *policy.Set, k policy.Key,
 	call Call) (Explanation, error) {
 	compiledSet, err := compiled.New(set)
@@ -32,11 +33,13 @@ func (c *Checker) Explain(ctx context.Context, set *policy.Set, k policy.Key,
 		return Explanation{}, fmt.Errorf("enforce: explain: %w", err)
 	}
 	call.Kind, call.Subject = k.Kind, k.ID
-	_, rule, err := matchCall(compiledSet, call)
-	refused := refusal(compiledSet, k, call, c.Now(), err)
-	if rule == nil {
+	rule, err := compiledSet.RouteFor(call.Route)
+	if err != nil {
 		rule = compiledSet.Fallback
+	} else {
+		_, err = compiledSet.PlanFor(call.Kind, call.Plan)
 	}
+	refused := refusal(compiledSet, k, call, c.Now(), err)
 	e := c.newExplanation(compiledSet, k, call, rule)
 	e.Matches, e.Refused = compiledSet.Matches(call.Route), refused
 	e.Result.Allowed, e.Result.WouldAllow = refused == "", refused == ""
@@ -64,7 +67,7 @@ func (c *Checker) newExplanation(set *compiled.Set, k policy.Key, call Call,
 }
 
 // refusal returns the reason why a caller may not call; empty if it may. err is that of
-// matchCall.
+// RouteFor or PlanFor.
 func refusal(set *compiled.Set, k policy.Key, call Call, now time.Time, err error) string {
 	if reason := keyRefusal(k, now); reason != "" {
 		return reason

@@ -245,7 +245,10 @@ func (c *Checker) RuleLimits(call Call) []RuleLimits {
 // record has none; 0 for an API key. It returns policy.ErrRefused for a caller that may
 // not call, and for an ambiguous path. rule is then nil, unless only the plan is missing.
 func matchCall(set *compiled.Set, call Call) (plan int, rule *compiled.Route, err error) {
-	if rule, err = set.RouteFor(call.Route, call.Address); err != nil {
+	if rule, err = set.RouteFor(call.Route); err != nil {
+		return 0, nil, err
+	}
+	if err = set.CheckAddress(rule, call.Address); err != nil {
 		return 0, nil, err
 	}
 	plan, err = set.PlanFor(call.Kind, call.Plan)

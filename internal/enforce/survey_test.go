@@ -63,7 +63,7 @@ func TestSurvey(t *testing.T) {
 		c.Address = netip.MustParseAddr("192.0.2.7")
 		c.Network = netip.MustParsePrefix("192.0.2.7/32")
 		w.expect(t, c, "yyn")
-		w.expect(t, call(secret).to("GET", "/other"), "y")
+		w.expect(t, call(secret).to("GET", "/other").from("192.0.2.9"), "y")
 		want := "key 7/20, global 7/100, group 7/30, route 6/6 on orders denies, " +
 			"route-all 6/60 on orders, route-all 0/70 on unused, ip ?/40, route-ip ?/50 on orders"
 		for range 2 {
@@ -95,7 +95,7 @@ func TestSurveyOfOverride(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.expect(t, call(secret).to("GET", "/other"), "yyyyn")
+		w.expect(t, call(secret).to("GET", "/other").from("192.0.2.9"), "yyyyn")
 		s, err := w.explainer.Survey(t.Context(), must(w.Set(t.Context())), key, time.Time{})
 		if want := "key 4/4 denies, key 4/20 replaced, global 4/100, group 4/30, "; err != nil ||
 			!strings.HasPrefix(surveyed(s), want) {

@@ -158,16 +158,42 @@ func (t Trusted) firstUntrusted(list string) (netip.Addr, bool) {
 	return parseAddr(all[0])
 }
 
+// ParseAddr reads the address that a gateway saw, alone or with a port: 192.0.2.1:443,
+// [2001:db8::1]:443. It drops the port and a zone, and gives IPv4 its short form. ok is
+// false for a text that is no address.
+func ParseAddr(text string) (addr netip.Addr, ok bool) {
+	text = strings.Trim(text, " \t")
+	addr, ok = parse(text)
+	if host, _, found := cutPort(text); found && !ok {
+		addr, ok = parse(host)
+	}
+	return addr.Unmap().WithZone(""), ok
+}
+
+// parse parses an address, which may stand in brackets.
+func parse(text string) (netip.Addr, bool) {
+	if strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]") {
+		text = text[1 : len(text)-1]
+	}
+	addr, err := netip.ParseAddr(text)
+	return addr, err == nil
+}
+
+// cutPort cuts a text before its last colon, if a port follows.
+func cutPort(text string) (host string, port uint64, found bool) {
+	colon := strings.LastIndexByte(text, ':')
+	if colon < 0 {
+		return "", 0, false
+	}
+	port, err := strconv.ParseUint(text[colon+1:], 10, 16)
+	return text[:colon], port, err == nil
+}
+
 // parseAddr parses an entry of X-Forwarded-For: an address, or one with a port.
 func parseAddr(text string) (netip.Addr, bool) {
-	text = strings.Trim(text, " \t")
-	addr, err := netip.ParseAddr(text)
-	if err != nil {
-		withPort, err := netip.ParseAddrPort(text)
-		if err != nil {
-			return netip.Addr{}, false
-		}
-		addr = withPort.Addr()
+	addr, ok := ParseAddr(text)
+	if !ok || strings.Contains(text, "%") {
+		return netip.Addr{}, false
 	}
 	return known(addr)
 }
@@ -175,16 +201,9 @@ func parseAddr(text string) (netip.Addr, bool) {
 // parseViewer parses CloudFront-Viewer-Address: an address and a port, without brackets
 // around an IPv6 address.
 func parseViewer(text string) (netip.Addr, bool) {
-	colon := strings.LastIndexByte(text, ':')
-	if colon < 0 {
-		return netip.Addr{}, false
-	}
-	port, err := strconv.ParseUint(text[colon+1:], 10, 16)
-	if err != nil || port == 0 {
-		return netip.Addr{}, false
-	}
-	addr, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text[:colon], "["), "]"))
-	if err != nil {
+	host, port, found := cutPort(text)
+	addr, ok := parse(host)
+	if !found || !ok || port == 0 {
 		return netip.Addr{}, false
 	}
 	return known(addr)

@@ -138,6 +138,25 @@ func TestHops(t *testing.T) {
 	})
 }
 
+// ParseAddr reads an address without its port and zone, and nothing else.
+func TestParseAddr(t *testing.T) {
+	for text, want := range map[string]string{
+		client: client, client + ":46532": client, " " + client + "\t": client, client + ":0": client,
+		v6: v6, "[" + v6 + "]": v6, "[" + v6 + "]:443": v6, v6 + ":46532": v6,
+		"::ffff:" + client: client, "[::ffff:" + client + "]:1": client,
+		"fe80::1%eth0": "fe80::1", "[fe80::1%eth0]:443": "fe80::1",
+		"0.0.0.0": "0.0.0.0",
+		"":        "", ":443": "", client + ":": "", client + ":65536": "", client + ":x": "",
+		client + ":1:2": "", client + ", " + liar: "", client + "/32": "", "[" + client: "",
+		"localhost": "", "test-invoke-source-ip": "", "0300.0.2.1": "",
+	} {
+		got, ok := ParseAddr(text)
+		if ok != (want != "") || ok && got.String() != want {
+			t.Errorf("%q: got %s, %t, want %q", text, got, ok, want)
+		}
+	}
+}
+
 // Without trusted proxies no header is read.
 func TestNoProxies(t *testing.T) {
 	source := netip.MustParseAddr(client)

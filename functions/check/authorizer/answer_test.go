@@ -23,6 +23,7 @@ import (
 	"tidegate/internal/jwt"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/proxies"
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/tokentest"
 	"tidegate/internal/testing/valkeytest"
@@ -229,8 +230,8 @@ func (tb *table) edit(t *testing.T, c caller, kind policy.Kind, state string) ca
 	if credential != "" {
 		headers["authorization"] = []string{"Bearer " + credential}
 	}
-	who, err := tb.identities.Identify(t.Context(),
-		identity.Request{Headers: headers, Source: parseSource(c.address)})
+	source, _ := proxies.ParseAddr(c.address)
+	who, err := tb.identities.Identify(t.Context(), identity.Request{Headers: headers, Source: source})
 	if err != nil {
 		t.Fatal(err)
 	}

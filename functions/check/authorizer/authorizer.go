@@ -114,6 +114,8 @@ func (a *Authorizer) decide(ctx context.Context, e event) (verdict, enforce.Call
 		return unavailable(), call, nil
 	case errors.Is(err, identity.ErrMissing):
 		return verdict{}, call, &policy.RefusedError{Cause: cause.Missing}
+	case errors.Is(err, identity.ErrNoAddress):
+		return verdict{}, call, &policy.RefusedError{Cause: cause.Address, Reason: identity.Reason(err)}
 	case errors.Is(err, jwt.ErrExpired):
 		return verdict{}, call, &policy.RefusedError{Cause: cause.Expired, Reason: identity.Reason(err)}
 	case err != nil:

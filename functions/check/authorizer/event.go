@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"tidegate/functions/check/identity"
+	"tidegate/internal/proxies"
 	"tidegate/internal/route"
 )
 
@@ -35,8 +36,8 @@ type event struct {
 	// key (GET /orders/{id}), or $connect. It is empty for restToken.
 	resource string
 
-	// source is the address that API Gateway saw. It is not valid for restToken, whose
-	// events have no address.
+	// source is the address that API Gateway saw. It is not valid if the event has no text
+	// that is an address, as with restToken and with the test of a method in the console.
 	source netip.Addr
 
 	token string // restToken: the whole token, the only credential there is
@@ -160,17 +161,21 @@ func (p *payload) fill(e event) (event, error) {
 	switch e.kind {
 	case restToken:
 		e.token, e.headers = p.AuthorizationToken, nil
+		return e, nil
 	case restRequest, http1:
-		e.resource, e.source = p.Resource, parseSource(c.Identity.SourceIP)
+		e.resource = p.Resource
+		e.source, _ = proxies.ParseAddr(c.Identity.SourceIP)
 		e.call.Path = callPath(e, p.Path, p.PathParameters)
 	case http2:
-		e.resource, e.source = p.RouteKey, parseSource(c.HTTP.SourceIP)
+		e.resource = p.RouteKey
+		e.source, _ = proxies.ParseAddr(c.HTTP.SourceIP)
 		e.call.Path = callPath(e, p.RawPath, p.PathParameters)
 	case webSocket:
-		e.resource, e.source = connectRoute, parseSource(c.Identity.SourceIP)
+		e.resource = connectRoute
+		e.source, _ = proxies.ParseAddr(c.Identity.SourceIP)
 		return p.fillQuery(e)
 	}
-	if method := p.HTTPMethod + c.HTTP.Method; method != "" && e.kind != restToken {
+	if method := p.HTTPMethod + c.HTTP.Method; method != "" {
 		e.call.Method = method // an event has one of the two
 	}
 	return e, nil
@@ -191,16 +196,6 @@ func unmarshalGiven(raw json.RawMessage, into any) error {
 		return nil
 	}
 	return json.Unmarshal(raw, into)
-}
-
-// parseSource returns an address without a zone, and IPv4 in its short form. A text that
-// is no address gives the zero Addr.
-func parseSource(text string) netip.Addr {
-	addr, err := netip.ParseAddr(text)
-	if err != nil {
-		return netip.Addr{}
-	}
-	return addr.Unmap().WithZone("")
 }
 
 // mergeValues merges the two forms of headers or parameters of an event: one with the

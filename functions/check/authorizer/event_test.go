@@ -248,6 +248,28 @@ func TestSpoofedForwardedForIsIgnored(t *testing.T) {
 	}
 }
 
+// The address is read without its port, in every kind of event that has one.
+func TestAddressWithPort(t *testing.T) {
+	for text, want := range map[string]string{
+		"10.9.9.9:1234": "10.9.9.9", "10.9.9.9": "10.9.9.9", "[2001:db8::1]:443": "2001:db8::1",
+		"test-invoke-source-ip": "invalid IP", "": "invalid IP",
+	} {
+		identity := map[string]any{"identity": map[string]any{"sourceIp": text}}
+		for kind, event := range map[string]map[string]any{
+			"REST": {"type": "REQUEST", "methodArn": methodARN, "requestContext": identity},
+			"HTTP 1.0": {"type": "REQUEST", "version": "1.0", "methodArn": methodARN,
+				"requestContext": identity},
+			"HTTP 2.0":  http2From(text, nil),
+			"handshake": {"type": "REQUEST", "methodArn": connectARN, "requestContext": identity},
+		} {
+			raw, _ := json.Marshal(event)
+			if got, err := parseEvent(raw); err != nil || got.source.String() != want {
+				t.Errorf("%s %q: got %s, %v, want %s", kind, text, got.source, err, want)
+			}
+		}
+	}
+}
+
 func http2From(source string, headers map[string]string) map[string]any {
 	return map[string]any{"type": "REQUEST", "version": "2.0", "routeArn": routeARN, "headers": headers,
 		"requestContext": map[string]any{"http": map[string]any{"sourceIp": source},

@@ -27,6 +27,9 @@ import (
 var (
 	// ErrMissing means that the request has no credential for any of the sources.
 	ErrMissing = errors.New("no credential")
+	// ErrNoAddress means that the request has no credential and no address, which would
+	// identify it.
+	ErrNoAddress = errors.New("no credential, and no address that can be read")
 	// ErrInvalid means that a credential is malformed, differs between places, or is not
 	// good.
 	ErrInvalid = errors.New("credential refused")
@@ -150,9 +153,9 @@ func (r *Resolver) Warm(ctx context.Context) {
 	}
 }
 
-// Identify returns the caller. It fails with ErrMissing, ErrInvalid or ErrUnavailable;
-// Addr and Address are set nevertheless. It checks only the form and checksum of an API
-// key. It verifies a token, and may fetch the issuer's keys for that.
+// Identify returns the caller. It fails with ErrMissing, ErrNoAddress, ErrInvalid or
+// ErrUnavailable; Addr and Address are set nevertheless. It checks only the form and
+// checksum of an API key. It verifies a token, and may fetch the issuer's keys for that.
 //
 // The first source with a credential identifies the caller. Credentials for later sources
 // must be good as well: a backend that reads Authorization itself would trust a token
@@ -226,7 +229,7 @@ func (r *Resolver) fromToken(ctx context.Context, request Request, id Identity) 
 
 func (r *Resolver) fromAddress(id Identity) (Identity, error) {
 	if !id.Address.IsValid() {
-		return id, ErrMissing
+		return id, ErrNoAddress
 	}
 	id.Kind, id.Subject, id.Display = IP, r.key.Address(id.Address), id.Address.String()
 	return id, nil

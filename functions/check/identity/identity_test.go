@@ -167,8 +167,8 @@ func TestTokenEvent(t *testing.T) {
 		{"key,jwt", "bearer " + ada, JWT, nil},
 		{"key", "", 0, ErrMissing},
 		{"key", ada, 0, ErrMissing},
-		{"key,ip", "", 0, ErrMissing},
-		{"key,ip", ada, 0, ErrMissing},
+		{"key,ip", "", 0, ErrNoAddress},
+		{"key,ip", ada, 0, ErrNoAddress},
 		{"key", "tg_test_x", 0, ErrInvalid},
 		{"jwt", key.Reveal(), 0, ErrInvalid},
 		{"jwt", "Basic YTpi", 0, ErrInvalid},
@@ -318,7 +318,7 @@ func TestMissingIdentityIsNeverTheAddress(t *testing.T) {
 			}
 		}
 	}
-	if got, err := resolver(t, "key,ip").Identify(t.Context(), Request{}); !errors.Is(err, ErrMissing) {
+	if got, err := resolver(t, "key,ip").Identify(t.Context(), Request{}); !errors.Is(err, ErrNoAddress) {
 		t.Errorf("no address: %v, %v", got, err)
 	}
 }
@@ -516,7 +516,7 @@ func FuzzIdentify(f *testing.F) {
 			got, err := r.Identify(t.Context(), request)
 			if err != nil {
 				if got.Kind != 0 || got.Subject != "" || !errors.Is(err, ErrInvalid) &&
-					!errors.Is(err, ErrMissing) {
+					!errors.Is(err, ErrMissing) && !errors.Is(err, ErrNoAddress) {
 					t.Fatalf("%+v: %v, %v", request, got, err)
 				}
 				continue

@@ -186,19 +186,40 @@ func (c *Set) compileBans() error {
 func micros(d policy.Duration) string { return strconv.FormatInt(time.Duration(d).Microseconds(), 10) }
 
 // RouteFor finds the route rule that applies to a call. It returns policy.ErrRefused for
-// a refused address and for an ambiguous path.
-func (c *Set) RouteFor(call route.Call, address netip.Addr) (*Route, error) {
+// an ambiguous path.
+func (c *Set) RouteFor(call route.Call) (*Route, error) {
 	i, matches, err := c.table.Find(call)
 	switch {
 	case err != nil:
 		return nil, &policy.RefusedError{Cause: cause.Malformed}
-	case c.Denies(address) || !c.Admits(address):
-		return nil, &policy.RefusedError{Cause: cause.Address}
 	case !matches:
 		return c.Fallback, nil
 	}
 	return c.routes[i], nil
 }
+
+// CheckAddress returns policy.ErrRefused unless the address may call the route. It also
+// refuses a call without an address, if lists or limits of addresses decide its fate:
+// what cannot be read passes no list and is counted nowhere.
+func (c *Set) CheckAddress(r *Route, a netip.Addr) error {
+	switch {
+	case !a.IsValid() && c.decidesByAddress(r):
+		return &policy.RefusedError{Cause: cause.Address,
+			Reason: "the event has no address that can be read, and the policy decides by address"}
+	case c.Denies(a) || !c.Admits(a):
+		return &policy.RefusedError{Cause: cause.Address}
+	}
+	return nil
+}
+
+// decidesByAddress reports whether the address matters to calls of a route. Limits in
+// shadow mode never deny, so they decide nothing.
+func (c *Set) decidesByAddress(r *Route) bool {
+	return len(c.Deny)+len(c.Allow)+len(c.Exempt) > 0 || c.SharedPerIP.denies() || r.SharedPerIP.denies()
+}
+
+// denies reports whether there is a limit, and it denies calls.
+func (s *SharedLimit) denies() bool { return s != nil && s.Mode == policy.Enforce }
 
 // PlanFor returns the number of the plan for callers whose record has none; 0 for an API
 // key. name is the plan that the call names. It returns policy.ErrRefused if there is no

@@ -36,8 +36,8 @@ func wantCause(t *testing.T, err error, want cause.Cause) {
 	}
 }
 
-// RouteFor returns the route of a call, and refuses an address by the lists and a path
-// that can be read in two ways.
+// RouteFor returns the route of a call, and refuses a path that can be read in two ways.
+// CheckAddress refuses an address by the lists.
 func TestRouteFor(t *testing.T) {
 	set := compile(t, policy.Set{
 		Routes: []policy.Route{
@@ -50,22 +50,56 @@ func TestRouteFor(t *testing.T) {
 	admitted := netip.MustParseAddr("192.0.2.1")
 	for path, cost := range map[string]int64{"/orders": 2, "/chat": 3, "/else": 1} {
 		call := route.Call{Method: "GET", Path: path}
-		r, err := set.RouteFor(call, admitted)
+		r, err := set.RouteFor(call)
 		if err != nil || r.Cost != cost || set.Named(r.Name) != set.Tagged(r.Tag) {
 			t.Errorf("%s: got %+v, %v, want cost %d", path, r, err, cost)
 		}
-		if mapped, err := set.RouteFor(call, netip.MustParseAddr("::ffff:192.0.2.1")); mapped != r {
-			t.Errorf("%s from an IPv4 address in IPv6 form: got %+v, %v, want the same route", path, mapped,
-				err)
+		for _, address := range []netip.Addr{admitted, netip.MustParseAddr("::ffff:192.0.2.1")} {
+			if err := set.CheckAddress(r, address); err != nil {
+				t.Errorf("%s from %s: got %v, want no error", path, address, err)
+			}
 		}
 		for _, address := range []netip.Addr{{}, netip.MustParseAddr("192.0.2.9"),
 			netip.MustParseAddr("2001:db8::1")} {
-			_, err := set.RouteFor(call, address)
-			wantCause(t, err, cause.Address)
+			wantCause(t, set.CheckAddress(r, address), cause.Address)
 		}
 	}
-	_, err := set.RouteFor(route.Call{Method: "GET", Path: "/orders;x=1"}, admitted)
+	_, err := set.RouteFor(route.Call{Method: "GET", Path: "/orders;x=1"})
 	wantCause(t, err, cause.Malformed)
+}
+
+// A call without an address is refused where the policy decides by address, and only
+// there.
+func TestNoAddress(t *testing.T) {
+	list := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+	perIP := func(mode policy.Mode) policy.Scope { return policy.Scope{Limits: perMinute(2), Mode: mode} }
+	for name, c := range map[string]struct {
+		set  policy.Set
+		want bool
+	}{
+		"nothing":           {policy.Set{Global: perIP(policy.Enforce)}, false},
+		"deny":              {policy.Set{Deny: list}, true},
+		"allow":             {policy.Set{Allow: list}, true},
+		"exempt":            {policy.Set{Exempt: list}, true},
+		"limit":             {policy.Set{PerIP: perIP("")}, true},
+		"limit in shadow":   {policy.Set{PerIP: perIP(policy.Shadow)}, false},
+		"limit that is off": {policy.Set{PerIP: perIP(policy.Off)}, false},
+		"limit of the route": {policy.Set{Routes: []policy.Route{
+			{Name: "r", Pattern: route.Pattern{Path: "/orders"}, Cost: 1, PerIP: perMinute(2)}}}, true},
+		"limit of another route": {policy.Set{Routes: []policy.Route{
+			{Name: "r", Pattern: route.Pattern{Path: "/else"}, Cost: 1, PerIP: perMinute(2)}}}, false},
+	} {
+		set := compile(t, c.set)
+		r, err := set.RouteFor(route.Call{Method: "GET", Path: "/orders"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = set.CheckAddress(r, netip.Addr{})
+		refusal, _ := errors.AsType[*policy.RefusedError](err)
+		if (refusal != nil) != c.want || c.want && (refusal.Cause != cause.Address || refusal.Reason == "") {
+			t.Errorf("%s: got %#v, want a refusal with a reason: %t", name, refusal, c.want)
+		}
+	}
 }
 
 // PlanFor returns 0 for an API key, and the named plan or TokenPlan for a token. It
@@ -132,7 +166,7 @@ func TestReserves(t *testing.T) {
 		},
 	} {
 		set := compile(t, c.set)
-		r, err := set.RouteFor(route.Call{Method: "GET", Path: "/"}, netip.Addr{})
+		r, err := set.RouteFor(route.Call{Method: "GET", Path: "/"})
 		if err != nil || set.Reserves(r) != c.want {
 			t.Errorf("%s: got %t, %v, want %t", name, set.Reserves(r), err, c.want)
 		}

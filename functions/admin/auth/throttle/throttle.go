@@ -6,12 +6,12 @@ package throttle
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/limiter"
+	"tidegate/internal/proxies"
 	"tidegate/internal/store"
 )
 
@@ -154,15 +154,10 @@ func (c counted) refund(ctx context.Context, l *limiter.Limiter) error {
 // sourceOf returns the address without its port, and of IPv6 only the site's prefix. An
 // IPv4 address mapped into IPv6 is the same source.
 func sourceOf(remote string) string {
-	address, err := netip.ParseAddr(remote)
-	if err != nil {
-		withPort, err := netip.ParseAddrPort(remote)
-		if err != nil {
-			return "unknown"
-		}
-		address = withPort.Addr()
+	address, ok := proxies.ParseAddr(remote)
+	if !ok {
+		return "unknown"
 	}
-	address = address.Unmap().WithZone("")
 	if address.Is4() {
 		return address.String()
 	}
