@@ -15,11 +15,7 @@ import (
 // tag and the token scope of its role.
 func TestDocument(t *testing.T) {
 	s := newService(t)
-	if valid, errs := s.document.ValidateDocument(); !valid {
-		for _, e := range errs {
-			t.Errorf("%s %s %v", e.Message, e.Reason, e.SchemaValidationErrors)
-		}
-	}
+	s.document.validate(t)
 	var document struct {
 		OpenAPI string
 		Servers []struct{ URL string }
