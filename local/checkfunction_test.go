@@ -92,6 +92,7 @@ func (f *checkFunction) savePlan(t *testing.T) {
 // VALKEY_TIMEOUT. That holds in an environment that starts for the call, and in one that
 // was frozen during the log-in.
 func TestFirstCallWithASlowLogIn(t *testing.T) {
+	t.Parallel() // it mostly waits
 	server := valkeytest.Start(t)
 	keys := startCheck(t, server, nil)
 	proxy := valkeytest.StartProxy(t, server, nil)

@@ -430,6 +430,7 @@ func TestHammeringIsBanned(t *testing.T) {
 // calls without pause is allowed from that instant on, not earlier, and every denial
 // until then has the same instant.
 func TestRetryAfterIsExact(t *testing.T) {
+	t.Parallel() // it mostly waits
 	const window = 300 * time.Millisecond
 	limits := map[string][]limiter.Limit{
 		"several limits": {{Requests: 9, Window: window}, {Requests: 5, Window: window / 2},

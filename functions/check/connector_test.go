@@ -170,6 +170,7 @@ func TestFirstCallsAfterAThawInACluster(t *testing.T) {
 // When the network drops a connection silently during a freeze, the probe finds out. The
 // check must not, since it cannot be retried.
 func TestThawWithSilentConnections(t *testing.T) {
+	t.Parallel() // it mostly waits
 	server := valkeytest.Start(t)
 	proxy := valkeytest.StartProxy(t, server, nil)
 	e := newEnvironment(t, server, proxy.URL(), 6*time.Second)
@@ -222,6 +223,7 @@ func TestLostReply(t *testing.T) {
 
 // A function that starts while Valkey is unavailable fails its calls until Valkey starts.
 func TestStartsWhileValkeyIsUnavailable(t *testing.T) {
+	t.Parallel() // it mostly waits
 	server := valkeytest.Start(t)
 	e := newEnvironment(t, server, server, 5*time.Second)
 	// The connection ends with the server.
@@ -245,6 +247,7 @@ func TestStartsWhileValkeyIsUnavailable(t *testing.T) {
 // A server that accepts connections and never replies holds a call only until the
 // function's timeout.
 func TestSilentServer(t *testing.T) {
+	t.Parallel() // it mostly waits
 	server := valkeytest.Start(t)
 	e := newEnvironment(t, server, valkeytest.StartSilent(t), 10*time.Millisecond)
 	for range 2 {
