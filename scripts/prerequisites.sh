@@ -3,6 +3,8 @@
 # busybox and the bash 3.2 of macOS.
 
 set -eu
+# Programs and tests share compiled packages, and neither needs a C compiler.
+export CGO_ENABLED=0
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 
 # help_from_header prints the comment at the top of the script: its purpose and usage.
