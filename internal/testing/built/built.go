@@ -14,8 +14,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"tidegate/internal/testing/tier"
 )
 
 // limit bounds the building of one program.
@@ -61,13 +59,12 @@ func Program(t testing.TB, source string) string {
 }
 
 // Small fails the test if a program has more than maxBinary bytes, or more than maxZip
-// when compressed for Lambda. It builds the program with -trimpath, as it is deployed:
-// otherwise its size depends on the path of the repository.
+// when compressed for Lambda. It is built as by ./scripts/build -host. As deployed it is a
+// little smaller, without the path of the repository.
 func Small(t testing.TB, source string, maxBinary, maxZip int) {
 	t.Helper()
-	tier.Two(t, "compiles all packages anew")
-	program := filepath.Join(t.TempDir(), "bootstrap")
-	if err := compile(t.Context(), source, program, "-trimpath"); err != nil {
+	program, err := build(t.Context(), source)
+	if err != nil {
 		t.Fatal(err)
 	}
 	content, err := os.ReadFile(program)
