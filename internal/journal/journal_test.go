@@ -106,7 +106,7 @@ func TestValkeyFailsAfterRevocation(t *testing.T) {
 	w := open(t, proxy.URL(), must(OpenStore(t.TempDir()))(t), false)
 	w.plan(t, 10)
 	k := w.create(t, "key")
-	w.timeout = time.Second // two calls wait for it
+	w.timeout = time.Second               // two calls wait for it
 	proxy.DropReplies("\r\nL", 1_000_000) // LRANGE and LLEN
 	_, err := registrytest.Revoke(t.Context(), w.keys, k.ID, k.Version, byTest)
 	if !errors.Is(err, audit.ErrMayBeLost) {
