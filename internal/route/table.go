@@ -166,18 +166,18 @@ func Ties(patterns []Pattern) [][2]int {
 		if p.Validate() != nil {
 			continue
 		}
-		if j, found := first[p.canonical()]; found {
+		if j, found := first[p.Canonical()]; found {
 			ties = append(ties, [2]int{j, i})
 		} else {
-			first[p.canonical()] = i
+			first[p.Canonical()] = i
 		}
 	}
 	return ties
 }
 
-// canonical returns the same text for patterns that match the same calls. Spaces and
+// Canonical returns the same text for patterns that match the same calls. Spaces and
 // slashes separate its parts, which contain neither.
-func (p Pattern) canonical() string {
+func (p Pattern) Canonical() string {
 	text := orAny(p.API) + " " + orAny(p.Stage) + " " + lower(orAny(p.Method)) + " "
 	path, _ := parsePath(p.Path)
 	for _, s := range path {

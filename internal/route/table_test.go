@@ -287,7 +287,7 @@ func TestParseReadsWhatStringWrites(t *testing.T) {
 		{Stage: "$default", Method: "$connect", Path: "/"}, {Path: "/{x}/*"},
 	} {
 		got, err := Parse(p.String())
-		if err != nil || got.String() != p.String() || got.canonical() != p.canonical() {
+		if err != nil || got.String() != p.String() || got.Canonical() != p.Canonical() {
 			t.Errorf("%q: got %+v, %v, want the same pattern", p.String(), got, err)
 		}
 	}

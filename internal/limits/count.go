@@ -1,0 +1,218 @@
+package limits
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"slices"
+	"strings"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/limiter/calendar"
+)
+
+// Count is the identity of what limits count together: for whom, which unit, on which
+// calls, and for a shared limit of a plan the plan. The number, the window, a caller's
+// plan and the place in a list are no part of it, so edits of these keep counts.
+type Count struct {
+	Who     Who    // Unsaid is EachCaller here
+	Param   string // of EachParam and CallerParam
+	Unit    string
+	On      string   // ID of the route, or the pattern
+	Except  []string // IDs of routes and patterns, ascending
+	PlanID  string   // of a shared limit that stands in a plan
+	Value   string   // of the parameter, in this call
+	Pattern string   // of CallerPattern, in this call
+}
+
+// Name returns a short name of the count within its subject. Counts with equal identities
+// and values have equal names, and others do not.
+func (c Count) Name() string {
+	h := sha256.New()
+	for _, part := range append([]string{
+		string(rune('0' + c.Who)), c.Param, c.Unit, c.On, c.PlanID, c.Value, c.Pattern}, c.Except...) {
+		_, _ = h.Write([]byte{byte(len(part) >> 8), byte(len(part))})
+		_, _ = h.Write([]byte(part))
+	}
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:9])
+}
+
+// Small names the state of a limit that is not an exact log, within its count: the
+// algorithm with its window or calendar period. A token bucket is also named by who set
+// it, since two buckets of other numbers drain differently.
+func (a Applied) Small() string {
+	l := a.Limit
+	switch l.Algorithm {
+	case limiter.Log:
+		return ""
+	case limiter.TokenBucket:
+		return l.Algorithm.String() + " " + ShortWindow(l.Window) + " " + a.Setter()
+	case limiter.Counter, limiter.FixedWindow:
+	}
+	if l.Calendar != calendar.None {
+		return l.Calendar.String() + " " + l.Zone
+	}
+	return l.Algorithm.String() + " " + ShortWindow(l.Window)
+}
+
+// Source says where a limit stands.
+type Source uint8
+
+// The sources of limits.
+const (
+	FromPlan Source = iota
+	FromPolicy
+	FromOverride      // of the key
+	FromGroupOverride // of the key's group
+)
+
+// Applied is a limit that applies to a call.
+type Applied struct {
+	Limit
+	Source Source
+	PlanID string // of FromPlan
+	Index  int    // in the list where it stands
+	Count  Count
+	Cost   int64 // what the call takes; has is said by its presence
+	Settle bool  // a backend settles the cost
+	// CountsOnly means that an override replaces the limit: it goes on counting and denies
+	// nothing.
+	CountsOnly bool
+}
+
+// Setter names who set the limit.
+func (a Applied) Setter() string {
+	switch a.Source {
+	case FromPlan:
+		return "plan " + a.PlanID
+	case FromOverride, FromGroupOverride:
+		return "override"
+	case FromPolicy:
+	}
+	return "policy"
+}
+
+// Caller is what limits ask of a caller.
+type Caller struct {
+	Plan     *Plan   // nil for none
+	Group    string  // empty for none
+	Address  bool    // the call has an address that can be read
+	Override []Limit // of the key or else of its group, in force now; nil for none
+	Source   Source  // of Override
+	InForce  bool    // an override is in force, perhaps an empty one
+}
+
+// Applied lists the limits that apply to a call of a caller, those of the caller first.
+func (p *Policy) Applied(caller Caller, call *Call) []Applied {
+	var all []Applied
+	add := func(l Limit, source Source, index int) {
+		if caller.InForce && (source == FromPlan || source == FromPolicy) && l.Who.OfCaller() {
+			replaced := source == FromPlan && len(caller.Override) == 0
+			for _, by := range caller.Override {
+				replaced = replaced || by.replaces(l)
+			}
+			if a, ok := p.apply(l, source, index, caller, call); ok {
+				a.CountsOnly = replaced
+				all = append(all, a)
+			}
+			return
+		}
+		if a, ok := p.apply(l, source, index, caller, call); ok {
+			all = append(all, a)
+		}
+	}
+	for i, l := range caller.Override {
+		if caller.InForce && !l.Lifted {
+			add(l, caller.Source, i)
+		}
+	}
+	if caller.Plan != nil {
+		for i, l := range caller.Plan.Limits {
+			add(l, FromPlan, i)
+		}
+	}
+	for i, l := range p.Limits {
+		add(l, FromPolicy, i)
+	}
+	slices.SortStableFunc(all, func(a, b Applied) int { return rank(a.Who) - rank(b.Who) })
+	return all
+}
+
+func rank(w Who) int {
+	if w.OfCaller() {
+		return 0
+	}
+	return 1
+}
+
+// replaces reports whether an override's limit takes the place of another: both are for
+// each caller and have the same unit, on, except and parameter. A limit in shadow replaces
+// none.
+func (l Limit) replaces(other Limit) bool {
+	caller := func(w Who) Who {
+		if w == Unsaid {
+			return EachCaller
+		}
+		return w
+	}
+	return caller(l.Who) == caller(other.Who) && l.Param == other.Param && l.Unit == other.Unit &&
+		l.On == other.On && slices.Equal(l.Except, other.Except) && !l.Shadow
+}
+
+// apply returns the limit as it applies to a call; ok is false if it does not.
+func (p *Policy) apply(l Limit, source Source, index int, caller Caller, call *Call) (a Applied, ok bool) {
+	a = Applied{Limit: l, Source: source, Index: index, Count: p.count(l, source, caller)}
+	if caller.Plan != nil && source == FromPlan {
+		a.PlanID = caller.Plan.ID
+	}
+	switch {
+	case l.Who == EachGroup && caller.Group == "", l.Who == EachAddress && !caller.Address:
+		return a, false
+	}
+	if l.On != "" {
+		m, under := call.under(l.On)
+		if !under {
+			return a, false
+		}
+		switch l.Who {
+		case EachParam, CallerParam:
+			a.Count.Value, _ = m.Value(l.Param)
+		case CallerPattern:
+			a.Count.Pattern = m.Pattern
+		default:
+		}
+	}
+	for _, text := range l.Except {
+		if _, under := call.under(text); under {
+			return a, false
+		}
+	}
+	var has bool
+	a.Cost, a.Settle, has = call.Cost(l.Unit)
+	return a, has
+}
+
+// count returns the identity of what a limit counts, without the values of a call.
+func (p *Policy) count(l Limit, source Source, caller Caller) Count {
+	c := Count{Who: max(l.Who, EachCaller), Param: l.Param, Unit: l.Unit, On: p.targetID(l.On)}
+	for _, text := range l.Except {
+		c.Except = append(c.Except, p.targetID(text))
+	}
+	slices.Sort(c.Except)
+	if source == FromPlan && !l.Who.OfCaller() && caller.Plan != nil {
+		c.PlanID = caller.Plan.ID
+	}
+	return c
+}
+
+// targetID returns the ID of a route by its name; a pattern stands for itself.
+func (p *Policy) targetID(text string) string {
+	if strings.Contains(text, "/") {
+		return text
+	}
+	for i := range p.Routes {
+		if p.Routes[i].Name == text {
+			return p.Routes[i].ID
+		}
+	}
+	return text
+}

@@ -1,0 +1,538 @@
+package limits
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/limiter/calendar"
+	"tidegate/internal/route"
+)
+
+// Bounds of a Policy.
+const (
+	MaxPlanLimits   = 32
+	MaxPolicyLimits = 200 // that stand in the policy itself
+	MaxRoutes       = 500
+	MaxCounts       = 16 // counts that one call takes from
+)
+
+// Policy has what decides which limits apply to a call and what the call costs.
+type Policy struct {
+	Plans  []Plan  `json:"plans"`
+	Limits []Limit `json:"limits,omitempty"` // of all callers, whatever their plan
+	Routes []Route `json:"routes,omitempty"`
+}
+
+// Plan is a named list of limits for its callers.
+type Plan struct {
+	// ID is what the counts of the plan's shared limits are named by. It stays when the
+	// plan is renamed.
+	ID     string  `json:"id,omitempty"`
+	Name   string  `json:"name"`
+	Limits []Limit `json:"limits"`
+}
+
+// where is a limit with its place in a policy.
+type where struct {
+	Limit
+	field  string // plans[0].limits[1]
+	source Source
+	plan   int // index of the plan, or -1
+}
+
+// all lists the limits of a policy: those of the plans, then its own.
+func (p *Policy) all() []where {
+	var all []where
+	for i, plan := range p.Plans {
+		for j, l := range plan.Limits {
+			all = append(all, where{l, fmt.Sprintf("plans[%d].limits[%d]", i, j), FromPlan, i})
+		}
+	}
+	for i, l := range p.Limits {
+		all = append(all, where{l, fmt.Sprintf("limits[%d]", i), FromPolicy, -1})
+	}
+	return all
+}
+
+// Errors returns everything that is wrong with the limits and routes of a policy, a
+// FieldError a field.
+func (p *Policy) Errors() []FieldError {
+	errs := p.routeErrors()
+	for i, plan := range p.Plans {
+		if n := len(plan.Limits); n > MaxPlanLimits {
+			errs = append(errs, FieldError{fmt.Sprintf("plans[%d].limits", i),
+				fmt.Sprintf("%d given: a plan has at most %d", n, MaxPlanLimits)})
+		}
+		errs = append(errs, repeated(fmt.Sprintf("plans[%d].limits", i), plan.Limits)...)
+	}
+	if n := len(p.Limits); n > MaxPolicyLimits {
+		errs = append(errs, FieldError{"limits", fmt.Sprintf("%d given: the policy has at most %d of its own; "+
+			"put limits of some callers into their plans", n, MaxPolicyLimits)})
+	}
+	errs = append(errs, repeated("limits", p.Limits)...)
+	for _, l := range p.all() {
+		errs = append(errs, p.limitErrors(l)...)
+	}
+	if len(errs) > 0 {
+		return errs
+	}
+	for i := range p.Plans {
+		errs = append(errs, p.countErrors(fmt.Sprintf("plans[%d].limits", i), p.Plans[i].Limits, nil)...)
+	}
+	if len(p.Plans) == 0 {
+		errs = append(errs, p.countErrors("limits", nil, nil)...)
+	}
+	return errs
+}
+
+// repeated returns an error for each limit that stands in a list twice.
+func repeated(field string, list []Limit) []FieldError {
+	var errs []FieldError
+	seen := map[string]bool{}
+	for i, l := range list {
+		if seen[l.String()] {
+			errs = append(errs, FieldError{fmt.Sprintf("%s[%d]", field, i), fmt.Sprintf("%q is there twice: remove one", l)})
+		}
+		seen[l.String()] = true
+	}
+	return errs
+}
+
+// OverrideErrors returns everything that is wrong with an override for the callers of a
+// plan; plan is nil where any may be theirs.
+func (p *Policy) OverrideErrors(field string, list []Limit, plan *Plan) []FieldError {
+	if n := len(list); n > MaxPlanLimits {
+		return []FieldError{{field, fmt.Sprintf("%d given: an override has at most %d", n, MaxPlanLimits)}}
+	}
+	errs := repeated(field, list)
+	for i, l := range list {
+		at := where{l, fmt.Sprintf("%s[%d]", field, i), FromOverride, -1}
+		errs = append(errs, p.limitErrors(at)...)
+		if !l.Who.OfCaller() {
+			errs = append(errs, FieldError{at.field, fmt.Sprintf("is %s: an override has limits of each caller; "+
+				"change this one in the plan or the policy", l.who())})
+		}
+	}
+	if len(errs) > 0 {
+		return errs
+	}
+	if plan != nil {
+		return p.countErrors(field, plan.Limits, list)
+	}
+	for i := range p.Plans {
+		if errs := p.countErrors(field, p.Plans[i].Limits, list); len(errs) > 0 {
+			return errs
+		}
+	}
+	return nil
+}
+
+func (p *Policy) routeErrors() []FieldError {
+	var errs []FieldError
+	add := func(field, problem string) {
+		if problem != "" {
+			errs = append(errs, FieldError{field, problem})
+		}
+	}
+	if n := len(p.Routes); n > MaxRoutes {
+		add("routes", fmt.Sprintf("%d given: must be at most %d; give a route several patterns", n, MaxRoutes))
+	}
+	names, stated := map[string]bool{}, map[string]string{}
+	for i, r := range p.Routes {
+		at := fmt.Sprintf("routes[%d]", i)
+		add(at+".name", nameProblem(r.Name))
+		if names[r.Name] {
+			add(at+".name", fmt.Sprintf("is %q, as another route's: names must differ", r.Name))
+		}
+		names[r.Name] = true
+		if n := len(r.Match); n < 1 || n > MaxPatterns {
+			add(at+".match", fmt.Sprintf("has %d patterns: must have 1 to %d", n, MaxPatterns))
+		}
+		errs = append(errs, r.Cost.errors(at+".cost")...)
+		own := map[string]bool{}
+		for j, pattern := range r.Match {
+			field := fmt.Sprintf("%s.match[%d]", at, j)
+			if err := pattern.Validate(); err != nil {
+				add(field, strings.ReplaceAll(err.Error(), "\n", "; "))
+				continue
+			}
+			key := pattern.Canonical()
+			if own[key] {
+				add(field, fmt.Sprintf("is %s, which matches the same calls as another of the route's: remove one",
+					PatternText(pattern)))
+			}
+			own[key] = true
+		}
+		for key := range own {
+			for _, unit := range r.costs().names() {
+				if other := stated[key+" "+unit]; other != "" {
+					add(at+".cost", fmt.Sprintf("says what %s costs, as route %s does for the same pattern: let one say it",
+						unitWords(unit), other))
+				}
+				stated[key+" "+unit] = r.Name
+			}
+		}
+	}
+	return errs
+}
+
+// names lists the units that the costs name; a free route names Cost here.
+func (c Costs) names() []string {
+	if c.Free {
+		return []string{Cost}
+	}
+	var names []string
+	for unit := range c.Units {
+		names = append(names, unit)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func unitWords(unit string) string {
+	if unit == Cost {
+		return "a call"
+	}
+	return "a call in " + unit
+}
+
+// limitErrors returns what is wrong with a limit in its place.
+func (p *Policy) limitErrors(l where) []FieldError {
+	var errs []FieldError
+	add := func(field, format string, args ...any) {
+		at := l.field
+		if field != "" {
+			at += "." + field
+		}
+		errs = append(errs, FieldError{at, fmt.Sprintf(format, args...)})
+	}
+	for _, e := range l.Errors() {
+		add(e.Field, "%s", e.Message)
+	}
+	if l.source == FromPolicy && l.Who == Unsaid && !l.Lifted {
+		add("each", "is missing. For whom? Write %s, each caller; each address; or together", l.Rate())
+	}
+	if l.Lifted && l.source != FromOverride {
+		add("", "is no limit: only an override lifts limits; remove it")
+	}
+	for i, text := range append([]string{l.On}, l.Except...) {
+		field := "on"
+		if i > 0 {
+			field = fmt.Sprintf("except[%d]", i-1)
+		}
+		if problem := p.targetProblem(text, field); problem != "" {
+			add(field, "%s", problem)
+		}
+	}
+	if len(errs) > 0 {
+		return errs
+	}
+	if problem := p.paramProblem(l.Limit); problem != "" {
+		add("each", "%s", problem)
+	}
+	if r, cost := p.dearest(l.Limit); !l.Lifted && cost > l.Requests {
+		add("requests", "is %s: a call of route %s costs %s and could never pass", Number(l.Requests), r.Name,
+			Number(cost))
+	}
+	return errs
+}
+
+// targetProblem returns the problem of a route or pattern that a limit names.
+func (p *Policy) targetProblem(text, field string) string {
+	if text == "" {
+		return ""
+	}
+	t, problem := parseTarget(text)
+	if problem != "" {
+		return "" // Limit.Errors has it
+	}
+	if t.name == "" {
+		for _, r := range p.Routes {
+			if len(r.Match) == 1 && r.Match[0].Canonical() == t.pattern.Canonical() {
+				return fmt.Sprintf("is the pattern of route %s: write %s %s", r.Name, strings.TrimSuffix(field, "[0]"), r.Name)
+			}
+		}
+		return ""
+	}
+	best, near := 3, ""
+	for _, r := range p.Routes {
+		if r.Name == t.name {
+			return ""
+		}
+		if d := distance(strings.ToLower(r.Name), strings.ToLower(t.name)); d < best {
+			best, near = d, r.Name
+		}
+	}
+	if near != "" {
+		return fmt.Sprintf("is %s, and there is no such route: did you mean %s?", t.name, near)
+	}
+	return fmt.Sprintf("is %s, and there is no such route: define it, or write a pattern such as GET /%s",
+		t.name, t.name)
+}
+
+// distance is the number of letters to change, add or remove (Levenshtein 1966).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		last := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := last
+			if a[i] != b[j] {
+				change++
+			}
+			last = row[j+1]
+			row[j+1] = min(change, row[j]+1, last+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// patterns returns the patterns of the calls that on names.
+func (p *Policy) patterns(on string) (patterns []route.Pattern, name string) {
+	t, problem := parseTarget(on)
+	if problem != "" {
+		return nil, ""
+	}
+	if t.name == "" {
+		return []route.Pattern{t.pattern}, ""
+	}
+	for _, r := range p.Routes {
+		if r.Name == t.name {
+			return r.Match, r.Name
+		}
+	}
+	return nil, t.name
+}
+
+// paramProblem returns the problem of a limit whose calls do not all have its parameter.
+func (p *Policy) paramProblem(l Limit) string {
+	if l.Param == "" {
+		return ""
+	}
+	patterns, name := p.patterns(l.On)
+	for _, pattern := range patterns {
+		if slices.Contains(pattern.Names(), l.Param) {
+			continue
+		}
+		if name == "" {
+			return fmt.Sprintf("counts each {%s} apart, and %s has no {%s} as one segment", l.Param, l.On, l.Param)
+		}
+		return fmt.Sprintf("counts each {%s} apart, and %s of route %s has no {%s} as one segment: its calls would "+
+			"not be counted", l.Param, PatternText(pattern), name, l.Param)
+	}
+	return ""
+}
+
+// dearest returns the route whose calls cost most among those that the limit may count.
+func (p *Policy) dearest(l Limit) (of Route, cost int64) {
+	if l.Unit == Calls {
+		return of, 0
+	}
+	for _, r := range p.Routes {
+		c, ok := r.costs().of(l.Unit)
+		if !ok || c <= cost || slices.Contains(l.Except, r.Name) {
+			continue
+		}
+		if l.On == "" || l.On == r.Name || p.overlap(l.On, r.Match) {
+			of, cost = r, c
+		}
+	}
+	return of, cost
+}
+
+// overlap reports whether a call may fall under on and match one of the patterns.
+func (p *Policy) overlap(on string, patterns []route.Pattern) bool {
+	own, _ := p.patterns(on)
+	for _, a := range own {
+		for _, b := range patterns {
+			if route.Overlap(a, b) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// countErrors refuses limits of which one call could take more than MaxCounts counts. The
+// list is a plan's, or an override's beside the plan's. What an override replaces goes on
+// counting, so both count here.
+func (p *Policy) countErrors(field string, plan, override []Limit) []FieldError {
+	var list []where
+	for _, l := range override {
+		list = append(list, where{Limit: l, source: FromOverride})
+	}
+	for _, l := range plan {
+		list = append(list, where{Limit: l, source: FromPlan})
+	}
+	for _, l := range p.Limits {
+		list = append(list, where{Limit: l, source: FromPolicy})
+	}
+	witnesses := [][]route.Pattern{nil} // calls that match no pattern
+	seen := map[string]bool{}
+	for _, l := range list {
+		patterns, _ := p.patterns(l.On)
+		for _, pattern := range patterns {
+			if key := pattern.Canonical(); !seen[key] {
+				seen[key] = true
+				witnesses = append(witnesses, []route.Pattern{pattern})
+			}
+		}
+	}
+	for _, witness := range witnesses {
+		counts := map[string]bool{}
+		for _, l := range list {
+			if l.Lifted || l.On != "" && (witness == nil || !p.overlap(l.On, witness)) {
+				continue
+			}
+			a := Applied{Limit: l.Limit, Source: l.source}
+			a.Count = p.count(l.Limit, l.source, Caller{Plan: &Plan{ID: "plan"}})
+			for _, fate := range []string{"", "denied", "shadow"} {
+				if fate == "denied" && !l.CountDenied || fate == "shadow" && !l.Shadow {
+					continue
+				}
+				counts[a.Count.Name()+" "+a.Small()+" "+fate] = true
+			}
+		}
+		if len(counts) > MaxCounts {
+			calls := "a call"
+			if witness != nil {
+				calls = "a call of " + PatternText(witness[0])
+			}
+			return []FieldError{{field, fmt.Sprintf("lets %s take from %d counts, with those of the policy: must be "+
+				"at most %d. Limits with the same each, unit, on and except share one", calls, len(counts), MaxCounts)}}
+		}
+	}
+	return nil
+}
+
+// Warning says that a limit does not do what its author may expect. It can be saved.
+type Warning struct{ Field, Message string }
+
+// Warnings returns what an operator should know before saving the policy.
+func (p *Policy) Warnings() []Warning {
+	var all []Warning
+	add := func(field, format string, args ...any) {
+		all = append(all, Warning{field, fmt.Sprintf(format, args...)})
+	}
+	units := p.units()
+	limits := p.all()
+	for _, l := range limits {
+		if l.Unit != Cost && l.Unit != Calls && !slices.Contains(units, l.Unit) {
+			named := "they name no unit"
+			if len(units) > 0 {
+				named = "they name: " + strings.Join(units, ", ")
+			}
+			add(l.field, "No route's cost names %s (%s), so %q counts only direct calls that bring it.", l.Unit, named, l)
+		}
+		if by, found := p.decidedBy(l, limits); found {
+			add(l.field, "%q never decides: %q denies every call before it.", l, by)
+		}
+		if l.Who == EachParam && !p.held(l, limits) {
+			add(l.field, "%q counts each value that callers make up: add a limit of each caller on the same calls.", l)
+		}
+	}
+	for i, plan := range p.Plans {
+		holds := func(l where) bool { return !l.Shadow && (l.plan == i || l.plan < 0) }
+		if !slices.ContainsFunc(limits, holds) {
+			add(fmt.Sprintf("plans[%d].limits", i), "Nothing limits the callers of plan %s.", plan.Name)
+		}
+	}
+	return all
+}
+
+// units lists the units that the routes' costs name, besides Cost.
+func (p *Policy) units() []string {
+	var units []string
+	for _, r := range p.Routes {
+		for unit := range r.Cost.Units {
+			if unit != Cost {
+				units = append(units, unit)
+			}
+		}
+	}
+	slices.Sort(units)
+	return slices.Compact(units)
+}
+
+// held reports whether an enforced limit of each caller holds the same calls, in every
+// plan whose callers l counts.
+func (p *Policy) held(l where, limits []where) bool {
+	for i := range p.Plans {
+		if l.plan >= 0 && l.plan != i {
+			continue
+		}
+		if !slices.ContainsFunc(limits, func(by where) bool {
+			return by.Who <= EachCaller && !by.Shadow && (by.plan < 0 || by.plan == i) &&
+				(by.On == "" || by.On == l.On) && subset(by.Except, l.Except)
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+func subset(of, all []string) bool {
+	return !slices.ContainsFunc(of, func(text string) bool { return !slices.Contains(all, text) })
+}
+
+// decidedBy returns a limit that denies every call that l would deny.
+func (p *Policy) decidedBy(l where, limits []where) (by Limit, found bool) {
+	for _, by := range limits {
+		if by.field != l.field && !by.Shadow && (by.plan < 0 || by.plan == l.plan) && by.counts(l.Limit) &&
+			by.implies(l.Limit) && (!l.implies(by.Limit) || by.field < l.field) {
+			return by.Limit, true
+		}
+	}
+	return Limit{}, false
+}
+
+// counts reports whether a limit counts every call that l counts, together with no fewer
+// others.
+func (by where) counts(l Limit) bool {
+	wider := by.Who == Together || max(by.Who, EachCaller) == max(l.Who, EachCaller) && by.Param == l.Param ||
+		by.Who <= EachCaller && (l.Who == CallerParam || l.Who == CallerPattern) ||
+		by.Who == EachGroup && l.Who <= EachCaller
+	return wider && by.Unit == l.Unit && (by.On == "" || by.On == l.On) && subset(by.Except, l.Except)
+}
+
+// implies reports whether the calls that l admits can never exceed other.
+func (l Limit) implies(other Limit) bool {
+	if other.CountDenied || l.CountDenied {
+		return l.CountDenied == other.CountDenied && l.Window == other.Window && l.Requests <= other.Requests
+	}
+	if l.Calendar != calendar.None && l.Calendar == other.Calendar && l.Zone == other.Zone {
+		return l.Requests <= other.Requests
+	}
+	span, admits := other.Span(), other.Requests
+	switch other.Algorithm {
+	case limiter.Counter: // counts a part of the previous window too
+		span *= 2
+	case limiter.Log: // may withhold a 500th
+		if admits > 1000 {
+			admits -= admits/500 + 1
+		}
+	case limiter.TokenBucket, limiter.FixedWindow:
+	}
+	most, known := l.mostIn(span)
+	return known && most <= admits
+}
+
+// mostIn returns an upper bound of what the limit admits in any span. The bound is unknown
+// above MaxRequests and for a calendar limit, whose shortest period depends on its zone.
+func (l Limit) mostIn(span time.Duration) (bound int64, known bool) {
+	if l.Calendar != calendar.None || l.Window <= 0 || l.Requests < 1 {
+		return 0, false
+	}
+	windows := int64((span + l.Window - 1) / l.Window)
+	if l.Algorithm != limiter.Log { // the span may reach into one more window
+		windows++
+	}
+	return windows * l.Requests, windows <= MaxRequests/l.Requests
+}

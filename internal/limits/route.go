@@ -1,0 +1,320 @@
+package limits
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"tidegate/internal/route"
+)
+
+// Bounds of a Route.
+const (
+	MaxPatterns = 100 // patterns of one route
+	MaxUnits    = 8   // units that one route names
+)
+
+// Route names the calls that one of its patterns matches, and says what they cost. A call
+// may fall under several routes.
+type Route struct {
+	// ID is what the counts of limits on the route are named by. A new route has its name
+	// as ID. It stays when the route is renamed.
+	ID     string          `json:"id,omitempty"`
+	Name   string          `json:"name"`
+	Match  []route.Pattern `json:"match"` // 1 to MaxPatterns
+	Cost   Costs           `json:"cost,omitzero"`
+	Settle bool            `json:"settle,omitempty"` // a backend states the real cost after the call
+}
+
+// Costs says what a call costs in each unit that it names. The zero value names none: the
+// call costs what a less specific route says, or 1.
+type Costs struct {
+	Units map[string]int64 // 0 to MaxRequests by unit; Cost is a unit too
+	Free  bool             // the cost is 0 in every unit
+}
+
+// costName is the unit Cost as a key of JSON.
+const costName = "cost"
+
+// IsZero reports whether the costs name no unit.
+func (c Costs) IsZero() bool { return !c.Free && len(c.Units) == 0 }
+
+// of returns the cost in a unit; ok is false if the costs do not name it.
+func (c Costs) of(unit string) (cost int64, ok bool) {
+	if c.Free {
+		return 0, true
+	}
+	cost, ok = c.Units[unit]
+	return cost, ok
+}
+
+// String returns the costs in words: "5", "500 input, 800 output", "0".
+func (c Costs) String() string {
+	if c.Free {
+		return "0"
+	}
+	text := ""
+	for _, unit := range slices.Sorted(maps.Keys(c.Units)) {
+		if text != "" {
+			text += ", "
+		}
+		text += Number(c.Units[unit])
+		if unit != Cost {
+			text += " " + unit
+		}
+	}
+	return text
+}
+
+// MarshalJSON encodes a cost without units as a number, others as an object.
+func (c Costs) MarshalJSON() ([]byte, error) {
+	if c.Free {
+		return []byte("0"), nil
+	}
+	if cost, ok := c.Units[Cost]; ok && len(c.Units) == 1 && cost != 0 {
+		return strconv.AppendInt(nil, cost, 10), nil
+	}
+	named := map[string]int64{}
+	for unit, cost := range c.Units {
+		if unit == Cost {
+			unit = costName
+		}
+		named[unit] = cost
+	}
+	return json.Marshal(named)
+}
+
+// UnmarshalJSON decodes a number or an object.
+func (c *Costs) UnmarshalJSON(data []byte) error {
+	*c = Costs{}
+	if data = bytes.TrimSpace(data); len(data) > 0 && data[0] == '{' {
+		var named map[string]int64
+		if err := json.Unmarshal(data, &named); err != nil {
+			return err
+		}
+		for unit, cost := range named {
+			if unit == costName {
+				unit = Cost
+			}
+			c.set(unit, cost)
+		}
+		return nil
+	}
+	var cost int64
+	if err := json.Unmarshal(data, &cost); err != nil {
+		return err
+	}
+	if c.Free = cost == 0; !c.Free {
+		c.set(Cost, cost)
+	}
+	return nil
+}
+
+func (c *Costs) set(unit string, cost int64) {
+	if c.Units == nil {
+		c.Units = map[string]int64{}
+	}
+	c.Units[unit] = cost
+}
+
+// errors returns what is wrong with costs; field is their place.
+func (c Costs) errors(field string) []FieldError {
+	var errs []FieldError
+	if len(c.Units) > MaxUnits {
+		errs = append(errs, FieldError{field, fmt.Sprintf("names %d units: must be at most %d", len(c.Units), MaxUnits)})
+	}
+	for _, unit := range slices.Sorted(maps.Keys(c.Units)) {
+		at := field
+		if unit != Cost {
+			at += "." + unit
+			if unit == Calls {
+				errs = append(errs, FieldError{at, "is always 1: leave it out"})
+			} else if problem := unitProblem(unit); problem != "" {
+				errs = append(errs, FieldError{at, problem})
+			}
+		}
+		if cost := c.Units[unit]; cost < 0 || cost > MaxRequests {
+			errs = append(errs, FieldError{at, fmt.Sprintf("is %d: must be 0 to %s", cost, Number(MaxRequests))})
+		}
+	}
+	return errs
+}
+
+// Router finds the routes that calls fall under. It is safe for concurrent use.
+type Router struct {
+	routes []Route
+	index  *route.Index
+	of     []place // where each pattern of the index stands
+	on     []targetIndex
+}
+
+type place struct{ route, pattern int }
+
+// targetIndex is a pattern that limits name in on or except.
+type targetIndex struct {
+	text  string
+	index *route.Index
+}
+
+// NewRouter compiles routes, and the patterns that limits name themselves. It returns an
+// error if a pattern is not valid.
+func NewRouter(routes []Route, limits ...[]Limit) (*Router, error) {
+	r := &Router{routes: routes}
+	var patterns []route.Pattern
+	for i, each := range routes {
+		for j, p := range each.Match {
+			patterns, r.of = append(patterns, p), append(r.of, place{i, j})
+		}
+	}
+	var err error
+	if r.index, err = route.NewIndex(patterns); err != nil {
+		return nil, err
+	}
+	for _, list := range limits {
+		for _, l := range list {
+			for _, text := range append([]string{l.On}, l.Except...) {
+				if err := r.addTarget(text); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	return r, nil
+}
+
+func (r *Router) addTarget(text string) error {
+	t, problem := parseTarget(text)
+	if text == "" || problem != "" || t.name != "" ||
+		slices.ContainsFunc(r.on, func(x targetIndex) bool { return x.text == text }) {
+		return nil
+	}
+	index, err := route.NewIndex([]route.Pattern{t.pattern})
+	r.on = append(r.on, targetIndex{text, index})
+	return err
+}
+
+// Call is what the routes say of a call.
+type Call struct {
+	Routes []Matched // that it falls under, the most specific first
+	// Route is the one that a backend is told: the one that says the cost, or else the most
+	// specific; empty for none.
+	Route string
+
+	router *Router
+	on     []route.Matched // by the router's own patterns; Index is -1 where none matches
+}
+
+// Matched is a route that a call falls under.
+type Matched struct {
+	ID, Name string
+	Pattern  string   // the most specific of the route's patterns that match, as PatternText
+	Names    []string // its parameters
+	Values   []string // of the parameters
+	route    *Route
+}
+
+// Find returns the routes that a call falls under. Its only error is route.ErrAmbiguous,
+// for a call that must be refused.
+func (r *Router) Find(c route.Call) (Call, error) {
+	found, err := r.index.Find(c)
+	if err != nil {
+		return Call{}, err
+	}
+	call := Call{router: r}
+	for _, m := range found {
+		at := r.of[m.Index]
+		of := &r.routes[at.route]
+		if slices.ContainsFunc(call.Routes, func(x Matched) bool { return x.route == of }) {
+			continue // a more specific pattern of the route matches
+		}
+		call.Routes = append(call.Routes, Matched{ID: of.ID, Name: of.Name, Pattern: PatternText(of.Match[at.pattern]),
+			Names: of.Match[at.pattern].Names(), Values: m.Values, route: of})
+	}
+	for _, own := range r.on {
+		found, err := own.index.Find(c)
+		if err != nil {
+			return Call{}, err
+		}
+		if len(found) == 0 {
+			found = []route.Matched{{Index: -1}}
+		}
+		call.on = append(call.on, found[0])
+	}
+	call.Route = call.told()
+	return call, nil
+}
+
+// told returns the route that a backend is told.
+func (c *Call) told() string {
+	if m, ok := c.stating(Cost); ok {
+		return m.Name
+	}
+	for _, m := range c.Routes {
+		if !m.route.costs().IsZero() {
+			return m.Name
+		}
+	}
+	if len(c.Routes) > 0 {
+		return c.Routes[0].Name
+	}
+	return ""
+}
+
+// costs returns what the route says. A route that settles and names no cost estimates 1.
+func (r *Route) costs() Costs {
+	if r.Settle && r.Cost.IsZero() {
+		return Costs{Units: map[string]int64{Cost: 1}}
+	}
+	return r.Cost
+}
+
+// stating returns the most specific route that names a unit.
+func (c *Call) stating(unit string) (Matched, bool) {
+	for _, m := range c.Routes {
+		if _, ok := m.route.costs().of(unit); ok {
+			return m, true
+		}
+	}
+	return Matched{}, false
+}
+
+// Cost returns what the call costs in a unit, and whether a backend settles it. has is
+// false for a unit that the call does not have, of which it takes nothing.
+func (c *Call) Cost(unit string) (cost int64, settles, has bool) {
+	if unit == Calls {
+		return 1, false, true
+	}
+	if m, ok := c.stating(unit); ok {
+		cost, _ := m.route.costs().of(unit)
+		return cost, m.route.Settle, true
+	}
+	return 1, false, unit == Cost
+}
+
+// under returns the route or the pattern that on or except names, if the call falls under
+// it.
+func (c *Call) under(text string) (Matched, bool) {
+	for _, m := range c.Routes {
+		if m.Name == text {
+			return m, true
+		}
+	}
+	for i, own := range c.router.on {
+		if own.text == text && c.on[i].Index >= 0 {
+			t, _ := parseTarget(text)
+			return Matched{Pattern: text, Names: t.pattern.Names(), Values: c.on[i].Values}, true
+		}
+	}
+	return Matched{}, false
+}
+
+// Value returns the value of a parameter; ok is false if the pattern does not have it.
+func (m Matched) Value(name string) (value string, ok bool) {
+	if i := slices.Index(m.Names, name); i >= 0 && i < len(m.Values) {
+		return m.Values[i], true
+	}
+	return "", false
+}
