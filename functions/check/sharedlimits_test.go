@@ -24,10 +24,7 @@ var sharedState = regexp.MustCompile(`tg:\{[^}]*\}:(?:global|route-[^:" ]*|ip-[^
 
 // sharedLimits sets the limits as each kind of shared limit.
 var sharedLimits = map[string]func(*policy.Set, []limiter.Limit){
-	"global": func(s *policy.Set, limits []limiter.Limit) { s.Global.Limits = limits },
-	"leased global": func(s *policy.Set, limits []limiter.Limit) {
-		s.Global = policy.Scope{Limits: limits, Lease: policy.Duration(15 * time.Second)}
-	},
+	"global":             func(s *policy.Set, limits []limiter.Limit) { s.Global.Limits = limits },
 	"route":              func(s *policy.Set, limits []limiter.Limit) { s.Routes[0].Shared = limits },
 	"address":            func(s *policy.Set, limits []limiter.Limit) { s.PerIP.Limits = limits },
 	"address on a route": func(s *policy.Set, limits []limiter.Limit) { s.Routes[0].PerIP = limits },

@@ -9,8 +9,7 @@
 // takes from the caller's own limits. Only if it allows the call do the steps on shared
 // limits follow, in a second round trip: a caller that may not call never touches them.
 // For a caller that this environment allowed in the last 10 s, all steps leave in one
-// flush. If a step denies the call, the others give back what they took. Package lease
-// draws from a share of a leased limit instead of asking.
+// flush. If a step denies the call, the others give back what they took.
 //
 // # Consistency
 //
@@ -97,8 +96,7 @@ type Checker struct {
 	access   *keyAccesses
 	copyDue  atomic.Int64 // Unix nanoseconds: see copyPause
 
-	// Now is the clock for leases, recent callers and copyPause. Set it before the first
-	// use.
+	// Now is the clock for recent callers and copyPause. Set it before the first use.
 	Now func() time.Time
 
 	// ReservationExpiry is how long a reservation can be settled, within the bounds of
@@ -169,8 +167,7 @@ type round struct {
 	call   Call
 	rule   *compiled.Route
 	own    step
-	shared []step        // steps on shared limits
-	leases leaseRequests // one for each of shared; nil if none is leased
+	shared []step // steps on shared limits
 	result Result
 }
 
@@ -228,8 +225,7 @@ func (a *round) take(ctx context.Context, piggyback *Piggyback, early bool, expe
 	first := []step{a.own}
 	if early {
 		a.addGroup(expected)
-		a.leases = a.requestLeases(a.set, a.shared, a.rule.Cost)
-		first = append(first, a.leases.toSend(a.shared)...)
+		first = append(first, a.shared...)
 	}
 	replies := a.flush(ctx, first, piggyback)
 	err := a.readOwn(ctx, replies[0])
@@ -245,8 +241,7 @@ func (a *round) take(ctx context.Context, piggyback *Piggyback, early bool, expe
 		a.giveBack(ctx, &unused)
 	case allowed && !a.result.free:
 		a.addGroup(a.result.group)
-		a.leases = a.requestLeases(a.set, a.shared, a.rule.Cost)
-		return a.readShared(&a.result, a.flush(ctx, a.leases.toSend(a.shared), nil))
+		return a.readShared(&a.result, a.flush(ctx, a.shared, nil))
 	}
 	return err
 }
@@ -255,7 +250,7 @@ func (a *round) take(ctx context.Context, piggyback *Piggyback, early bool, expe
 // gives back what the limit gave.
 func (a *round) deniedByFull(ctx context.Context, piggyback *Piggyback) (bool, error) {
 	i := slices.IndexFunc(a.shared, func(s step) bool { return s.shared.Scope == a.call.Full })
-	if i < 0 || a.set.Wide || a.shared[i].shared.Leased() {
+	if i < 0 || a.set.Wide {
 		return false, nil
 	}
 	reply := a.flush(ctx, a.shared[i:i+1], piggyback)[0]
@@ -263,7 +258,7 @@ func (a *round) deniedByFull(ctx context.Context, piggyback *Piggyback) (bool, e
 		return false, reply.err
 	}
 	asked := a.unused(keyGroup{})
-	if err := asked.addShared(a.shared[i], reply.bytes, nil); err != nil {
+	if err := asked.addShared(a.shared[i], reply.bytes); err != nil {
 		return false, err
 	}
 	if asked.Allowed {

@@ -358,7 +358,7 @@ func TestSyncFinishesASave(t *testing.T) {
 }
 
 // BenchmarkCheck measures a check with its round trips: with the caller's limits alone,
-// and with a limit on all callers, leased or not.
+// and with a limit on all callers.
 func BenchmarkCheck(b *testing.B) {
 	far := []limiter.Limit{{Requests: 100_000_000, Window: 10 * time.Second}}
 	for _, c := range []struct {
@@ -367,7 +367,6 @@ func BenchmarkCheck(b *testing.B) {
 	}{
 		{"own", policy.Scope{}},
 		{"global", policy.Scope{Limits: far}},
-		{"leased", policy.Scope{Limits: far, Lease: policy.Duration(time.Second)}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			w := open(b, valkeytest.Start(b))

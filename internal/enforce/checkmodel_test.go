@@ -66,21 +66,6 @@ func drawOptional(t *rapid.T, odds int) []limiter.Limit {
 	return drawLimits(t)
 }
 
-// drawLease draws the lease of limits on all callers; 0 for none. It turns leased limits
-// into ones that can be leased.
-func drawLease(t *rapid.T, limits []limiter.Limit) policy.Duration {
-	if len(limits) == 0 || rapid.IntRange(0, 2).Draw(t, "leased") == 0 {
-		return 0
-	}
-	for i := range limits {
-		limits[i].Algorithm, limits[i].CountDenied, limits[i].Shadow = limiter.Log, false, false
-		limits[i].Requests *= rapid.SampledFrom([]int64{1, 1, 4, 100}).Draw(t, "times")
-		limits[i].Slots = rapid.SampledFrom([]int{0, 0, limiter.MinSlots}).Draw(t, "slots")
-	}
-	return policy.Duration(rapid.SampledFrom([]time.Duration{policy.MinLease, time.Second,
-		15 * time.Second}).Draw(t, "lease"))
-}
-
 // drawShared draws limits that callers share in odds out of 10 cases, and none otherwise.
 // They must not count denied calls.
 func drawShared(t *rapid.T, odds int) []limiter.Limit {
@@ -102,10 +87,8 @@ func drawAllow(t *rapid.T) []route.Pattern {
 }
 
 func drawRoute(t *rapid.T, path string) policy.Route {
-	shared := drawShared(t, 4)
 	return policy.Route{
-		SharedLease: drawLease(t, shared), Shared: shared,
-		Name: "route " + path, Pattern: route.Pattern{Path: path},
+		Shared: drawShared(t, 4), Name: "route " + path, Pattern: route.Pattern{Path: path},
 		Cost: rapid.SampledFrom([]int64{0, 1, 1, 2, 3}).Draw(t, "cost"),
 		Mode: historyModes.Draw(t, "route's mode"), PerKey: drawOptional(t, 6), PerIP: drawShared(t, 3),
 	}
@@ -158,9 +141,7 @@ func (h *history) editSet(s *policy.Set) {
 		s.PerIP = policy.Scope{Limits: drawShared(t, 7), Mode: historyModes.Draw(t, "mode")}
 	}
 	if which == 5 || all {
-		limits := drawShared(t, 7)
-		s.Global = policy.Scope{Lease: drawLease(t, limits), Limits: limits,
-			Mode: historyModes.Draw(t, "mode")}
+		s.Global = policy.Scope{Limits: drawShared(t, 7), Mode: historyModes.Draw(t, "mode")}
 	}
 	if which == 6 || all {
 		s.Routes[at] = drawRoute(t, historyPaths[at])
@@ -248,9 +229,9 @@ func (h *history) advance() {
 		step -= time.Microsecond
 	case 2:
 		step = h.untilNextEnd(step)
-	case 3, 4: // shorter than most leases
+	case 3, 4: // shorter than most windows
 		step = time.Duration(rapid.Int64Range(1, 20_000_000).Draw(t, "microseconds")) * time.Microsecond
-	case 5: // at most the shortest lease
+	case 5: // a few milliseconds
 		step = time.Duration(rapid.Int64Range(1, 10_000).Draw(t, "microseconds")) * time.Microsecond
 	default:
 		step = time.Duration(rapid.Int64Range(1, step.Microseconds()/3).Draw(t,
@@ -390,7 +371,6 @@ func (h *history) setUp() {
 // given back.
 func TestChecksEqualTheOracle(t *testing.T) {
 	onVirtualTime(t)
-	largerLeases(t)
 	w := open(t, valkeytest.Start(t))
 	histories, checks, cases := 0, 0, map[string]int{}
 	rapid.Check(t, func(rt *rapid.T) {

@@ -38,9 +38,6 @@ func hasThresholds(l limiter.Limit) bool { return l.Notify != limiter.Thresholds
 // recordCrossings records the thresholds that an allowed call crossed.
 func (a *round) recordCrossings() {
 	for _, t := range a.result.taken {
-		if t.lease != nil {
-			continue // a leased limit has no thresholds: no single call crosses one
-		}
 		for _, l := range a.result.Limits[t.first : t.first+t.count] {
 			if hasThresholds(l.Limit) && !l.Exceeded() {
 				a.result.Crossings.add(Crossing{Usage: l.Usage, Scope: l.Scope,
@@ -56,7 +53,7 @@ func (a *round) recordCrossings() {
 func (a *round) recordRefundCrossings(result *Result, t taken, reply []byte) {
 	states := result.Limits[t.first : t.first+t.count]
 	thresholds := func(l LimitState) bool { return hasThresholds(l.Limit) }
-	if t.lease != nil || !slices.ContainsFunc(states, thresholds) {
+	if !slices.ContainsFunc(states, thresholds) {
 		return
 	}
 	limits := make([]limiter.Limit, len(states))

@@ -23,9 +23,9 @@ type Explanation struct {
 	Result    Result // what Check would return, but Remaining is that before the call
 }
 
-// Explain returns what a Check of the key's call would return now, in an environment that
-// holds no leases. It takes nothing, and ignores call's Kind, Subject and Secret. Without
-// an address, lists and limits of addresses are left out.
+// Explain returns what a Check of the key's call would return now. It takes nothing, and
+// ignores call's Kind, Subject and Secret. Without an address, lists and limits of
+// addresses are left out.
 func (c *Checker) Explain(ctx context.Context, set *policy.Set, k policy.Key,
 	call Call) (Explanation, error) {
 	compiledSet, err := compiled.New(set)
@@ -108,10 +108,9 @@ func (c *Result) ban(until time.Time) {
 
 // explainedStep is a step of a check that is evaluated.
 type explainedStep struct {
-	scope  string
-	mode   policy.Mode
-	step   limiter.State
-	shared *compiled.SharedLimit // nil for the caller's own limits
+	scope string
+	mode  policy.Mode
+	step  limiter.State
 }
 
 // explainLimits evaluates the caller's own limits, and as a check does, shared limits
@@ -168,7 +167,7 @@ func (e *Explanation) ownSteps(call Call, rule *compiled.Route) ([]explainedStep
 		}
 		own := limiter.State{Key: keyspace.State(call.Subject), Program: program,
 			Limits: e.Effective.Limits}
-		steps = append(steps, explainedStep{policy.ScopeKey, e.Effective.Mode, own, nil})
+		steps = append(steps, explainedStep{policy.ScopeKey, e.Effective.Mode, own})
 	}
 	if len(rule.PerKeyEntry) > 0 {
 		steps = append(steps, routeStep(call, rule))
@@ -179,7 +178,7 @@ func (e *Explanation) ownSteps(call Call, rule *compiled.Route) ([]explainedStep
 // routeStep is the step on a rule's limits of each caller. The rule must have some.
 func routeStep(call Call, rule *compiled.Route) explainedStep {
 	state := limiter.State{Key: rule.State(call.Subject), Program: rule.PerKeyProgram(), Limits: rule.PerKey}
-	return explainedStep{policy.ScopeRoute, policy.OrEnforce(rule.Mode), state, nil}
+	return explainedStep{policy.ScopeRoute, policy.OrEnforce(rule.Mode), state}
 }
 
 // explainedShared lists the steps that a check would make on shared limits.
@@ -187,16 +186,15 @@ func (c *Checker) explainedShared(e *Explanation, set *compiled.Set, call Call,
 	rule *compiled.Route) (steps []explainedStep) {
 	group := groupOf(set, e.Result.Group, e.Effective.Plan.Number)
 	for _, s := range append(c.sharedSteps(set, call, rule), groupSteps(set, group, rule)...) {
-		steps = append(steps, sharedLook(s, e.Result.Now))
+		steps = append(steps, sharedLook(s))
 	}
 	return steps
 }
 
 // sharedLook is the look in place of a step on shared limits.
-func sharedLook(s step, now time.Time) explainedStep {
-	count := s.shared.CountingAt(now)
-	state := limiter.State{Key: s.keys[0], Program: count.Program, Limits: count.Counted}
-	return explainedStep{s.shared.Scope, s.shared.Mode, state, s.shared}
+func sharedLook(s step) explainedStep {
+	state := limiter.State{Key: s.keys[0], Program: s.shared.Program, Limits: s.shared.Limits}
+	return explainedStep{s.shared.Scope, s.shared.Mode, state}
 }
 
 // explain adds what a step would decide.
@@ -205,9 +203,6 @@ func (c *Result) explain(x explainedStep, look limiter.Look) error {
 		c.WouldAllow, c.Impossible = false, c.Impossible || x.mode == policy.Enforce
 		c.Allowed = c.Allowed && !c.Impossible
 		return nil
-	}
-	if x.shared != nil {
-		x.shared.AsConfigured(look.Limits, look.Now)
 	}
 	return c.addDecision(x.scope, x.mode, nil, look.Decision, nil, taken{})
 }

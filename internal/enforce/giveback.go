@@ -2,13 +2,11 @@ package enforce
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/enforce/compiled"
-	"tidegate/internal/enforce/lease"
 	"tidegate/internal/enforce/reservation"
 	"tidegate/internal/limiter"
 	"tidegate/internal/lua"
@@ -21,7 +19,6 @@ type taken struct {
 	program limiter.Program
 	counted limiter.Program // of limits that only count; empty for none
 	at      time.Time       // server time
-	lease   *lease.Lease    // the lease that the call drew from; nil if the state gave the cost
 	first   int32           // index of its first limit in Result.Limits
 	count   int32           // number of its limits
 }
@@ -39,26 +36,23 @@ func (a *round) giveBack(ctx context.Context, result *Result) {
 	}
 	ctx, cancel := store.AtLeast(ctx, giveBackTime)
 	defer cancel()
-	inValkey := result.returnToLeases()
-	commands := make([]valkey.Completed, len(inValkey))
-	for i, t := range inValkey {
+	commands := make([]valkey.Completed, len(result.taken))
+	for i, t := range result.taken {
 		commands[i] = stepScript.Command(a.client, t.keys, t.refundArgs(result))
 	}
 	var stale []taken
-	if len(commands) > 0 {
-		for i, response := range a.client.DoMulti(ctx, commands...) {
-			t := inValkey[i]
-			reply, err := response.AsBytes()
-			if lua.Unknown(err) {
-				whole := stepScript.Whole(a.client, t.keys, t.refundArgs(result))
-				reply, _ = a.client.Do(ctx, whole).AsBytes()
-			}
-			if string(reply) == "S" {
-				stale = append(stale, t)
-				continue
-			}
-			a.recordRefundCrossings(result, t, reply)
+	for i, response := range a.client.DoMulti(ctx, commands...) {
+		t := result.taken[i]
+		reply, err := response.AsBytes()
+		if lua.Unknown(err) {
+			whole := stepScript.Whole(a.client, t.keys, t.refundArgs(result))
+			reply, _ = a.client.Do(ctx, whole).AsBytes()
 		}
+		if string(reply) == "S" {
+			stale = append(stale, t)
+			continue
+		}
+		a.recordRefundCrossings(result, t, reply)
 	}
 	if len(stale) > 0 {
 		a.giveBackStale(ctx, result, stale)
@@ -83,17 +77,6 @@ func (a *round) giveBackStale(ctx context.Context, result *Result, stale []taken
 	if err == nil {
 		a.settleShared(ctx, set, &r, &s)
 	}
-}
-
-// returnToLeases returns drawn costs to the leases that are still held. It returns the
-// rest, which has to be given back in Valkey.
-func (c *Result) returnToLeases() []taken {
-	if !slices.ContainsFunc(c.taken, func(t taken) bool { return t.lease != nil }) {
-		return c.taken
-	}
-	return slices.DeleteFunc(slices.Clone(c.taken), func(t taken) bool {
-		return t.lease != nil && t.lease.PutBack(c.Cost)
-	})
 }
 
 // refundArgs returns the arguments of stepScript that give the cost back.

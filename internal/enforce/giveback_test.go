@@ -249,36 +249,31 @@ func TestSettlementUsesServerTime(t *testing.T) {
 // own limits and from the route's.
 func TestFailedStepsAreGivenBack(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
-		for name, lease := range map[string]time.Duration{"not leased": 0, "leased": time.Second} {
-			t.Run(name, func(t *testing.T) {
-				w.plan(t, "free", limiter.Limit{Requests: 5, Window: time.Hour})
-				w.save(t, func(s *policy.Set) {
-					s.Global = policy.Scope{Limits: perMinute(1000), Lease: policy.Duration(lease)}
-					s.Routes = []policy.Route{{Name: "all", Cost: 1, PerKey: perMinute(50)}}
-				})
-				_, secret := w.create(t, name, "free")
-				state := keyspace.Of("global", "s")
-				del := w.client.B().Del().Key(state).Build()
-				unreadable := w.client.B().Lpush().Key(state).Element("no state of a limit").Build()
-				for _, result := range w.client.DoMulti(t.Context(), del, unreadable) {
-					if err := result.Error(); err != nil {
-						t.Fatal(err)
-					}
-				}
-				for range 8 {
-					if c, err := w.checker.Check(t.Context(), call(secret), nil); err == nil || c.Allowed {
-						t.Fatalf("got %s, %v, want an error", describe(c), err)
-					}
-				}
-				if err := w.client.Do(t.Context(),
-					w.client.B().Del().Key(state).Build()).Error(); err != nil {
-					t.Fatal(err)
-				}
-				c := w.expect(t, call(secret), "yyyyyn")
-				if c.Limits[1].Remaining != 45 {
-					t.Errorf("got %d remaining on the route, want 45", c.Limits[1].Remaining)
-				}
-			})
+		w.plan(t, "free", limiter.Limit{Requests: 5, Window: time.Hour})
+		w.save(t, func(s *policy.Set) {
+			s.Global = policy.Scope{Limits: perMinute(1000)}
+			s.Routes = []policy.Route{{Name: "all", Cost: 1, PerKey: perMinute(50)}}
+		})
+		_, secret := w.create(t, "caller", "free")
+		state := keyspace.Of("global", "s")
+		del := w.client.B().Del().Key(state).Build()
+		unreadable := w.client.B().Lpush().Key(state).Element("no state of a limit").Build()
+		for _, result := range w.client.DoMulti(t.Context(), del, unreadable) {
+			if err := result.Error(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 8 {
+			if c, err := w.checker.Check(t.Context(), call(secret), nil); err == nil || c.Allowed {
+				t.Fatalf("got %s, %v, want an error", describe(c), err)
+			}
+		}
+		if err := w.client.Do(t.Context(), w.client.B().Del().Key(state).Build()).Error(); err != nil {
+			t.Fatal(err)
+		}
+		c := w.expect(t, call(secret), "yyyyyn")
+		if c.Limits[1].Remaining != 45 {
+			t.Errorf("got %d remaining on the route, want 45", c.Limits[1].Remaining)
 		}
 	})
 }

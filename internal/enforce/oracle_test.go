@@ -30,7 +30,6 @@ type oracle struct {
 	now      time.Time
 	env      int                    // index of the checking environment
 	skew     []time.Duration        // by environment: how far its clock is ahead of now
-	leases   map[string]*modelLease // by environment, version of the policy set, and state
 	recent   map[string]allowedCall // by environment, caller and route
 	cases    map[string]int         // how often rare cases were met
 }
@@ -51,8 +50,8 @@ func newOracle(w *world) *oracle {
 	return &oracle{
 		keys: map[string]policy.Key{}, states: map[string]*modelState{}, bans: map[string]modelBan{},
 		subjects: w.checker.subjects,
-		now:      time.Unix(1_800_000_000, 0), leases: map[string]*modelLease{},
-		recent: map[string]allowedCall{}, cases: map[string]int{},
+		now:      time.Unix(1_800_000_000, 0),
+		recent:   map[string]allowedCall{}, cases: map[string]int{},
 	}
 }
 
@@ -105,7 +104,6 @@ type stateDecision struct {
 	mode  policy.Mode
 	cost  int64
 	limiter.Decision
-	lease *modelLease // lease that gave the cost; nil if the state did
 }
 
 // denies reports whether the decision denies the call.
@@ -114,15 +112,13 @@ func (h stateDecision) denies() bool { return h.mode == policy.Enforce && !h.All
 // decide takes a cost from a state and returns the decision.
 func (o *oracle) decide(name, scope string, mode policy.Mode, limits []limiter.Limit,
 	cost int64) stateDecision {
-	return stateDecision{name, scope, policy.OrEnforce(mode), cost, o.take(name, limits, cost), nil}
+	return stateDecision{name, scope, policy.OrEnforce(mode), cost, o.take(name, limits, cost)}
 }
 
-// giveBack returns the cost of a denied call to the states and leases that gave it.
+// giveBack returns the cost of a denied call to the states that gave it.
 func (o *oracle) giveBack(all []stateDecision) {
 	for _, h := range all {
-		if h.lease != nil {
-			h.lease.left += h.cost
-		} else if h.Allowed && h.cost > 0 {
+		if h.Allowed && h.cost > 0 {
 			o.take(h.name, o.states[h.name].limits, -h.cost, limiter.Exceeded(h.Limits))
 		}
 	}
@@ -327,7 +323,7 @@ func (o *oracle) own(id, path string, rule policy.Route, free bool) (own []state
 	if len(step.Limits)+len(step.Counted) > 0 {
 		name := keyspace.State(id)
 		own = append(own, stateDecision{name, policy.ScopeKey, policy.OrEnforce(e.Mode), cost,
-			o.step(name, step), nil})
+			o.step(name, step)})
 	}
 	if len(rule.PerKey) > 0 && rule.Mode != policy.Off && cost > 0 {
 		own = append(own, o.decide(keyspace.Of(id, "s"+policy.RouteTag(rule.Name)), policy.ScopeRoute,
@@ -380,32 +376,31 @@ func (o *oracle) shared(s *policy.Set, rule policy.Route, address netip.Addr) (o
 		id, what, scope string
 		mode            policy.Mode
 		limits          []limiter.Limit
-		lease           policy.Duration
 	}{
-		{network, "sp", policy.ScopeIP, s.PerIP.Mode, s.PerIP.Limits, 0},
-		{network, tag, policy.ScopeRouteIP, rule.Mode, rule.PerIP, 0},
-		{"global", "s", policy.ScopeGlobal, s.Global.Mode, s.Global.Limits, s.Global.Lease},
-		{policy.RouteID(rule.Name), "s", policy.ScopeRouteAll, rule.Mode, rule.Shared, rule.SharedLease},
+		{network, "sp", policy.ScopeIP, s.PerIP.Mode, s.PerIP.Limits},
+		{network, tag, policy.ScopeRouteIP, rule.Mode, rule.PerIP},
+		{"global", "s", policy.ScopeGlobal, s.Global.Mode, s.Global.Limits},
+		{policy.RouteID(rule.Name), "s", policy.ScopeRouteAll, rule.Mode, rule.Shared},
 	} {
 		if len(shared.limits) == 0 || shared.mode == policy.Off {
 			continue
 		}
 		name := keyspace.Of(shared.id, shared.what)
-		limits := withLongerWindows(shared.limits, o.extension(shared.id, shared.lease))
-		h := stateDecision{name: name, scope: shared.scope, mode: policy.OrEnforce(shared.mode),
-			cost: rule.Cost}
-		if shared.lease > 0 {
-			h.Decision, h.lease = o.lease(shared.id, name, limits, time.Duration(shared.lease), rule.Cost)
-		} else {
-			h = o.decide(name, shared.scope, shared.mode, limits, rule.Cost)
-			o.shortenWaits(h.Limits, shared.id, shared.lease)
-		}
-		for i := range h.Limits {
-			h.Limits[i].Limit = shared.limits[i]
-		}
-		others = append(others, h)
+		others = append(others, o.decide(name, shared.scope, shared.mode, shared.limits, rule.Cost))
 	}
 	return others
+}
+
+// leastRemaining returns the least that remains of the limits that are not in shadow
+// mode.
+func leastRemaining(limits []limiter.Usage) int64 {
+	least := int64(1 << 40)
+	for _, u := range limits {
+		if !u.Limit.Shadow {
+			least = min(least, u.Remaining)
+		}
+	}
+	return least
 }
 
 // opens reports whether a list of routes is empty or has the path.
@@ -477,8 +472,7 @@ end}
 // onVirtualTime makes all scripts run behind virtualServer until the test ends.
 func onVirtualTime(t *testing.T) {
 	t.Helper()
-	for _, s := range []**lua.Script{&checkScript, &wideScript, &stepScript, &leaseScript, &settleScript,
-		&chargeScript} {
+	for _, s := range []**lua.Script{&checkScript, &wideScript, &stepScript, &settleScript, &chargeScript} {
 		shipped := *s
 		*s = lua.New(func() string { return virtualServer + shipped.Text() })
 		t.Cleanup(func() { *s = shipped })

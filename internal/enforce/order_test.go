@@ -38,12 +38,6 @@ var sharedKinds = map[string]sharedKind{
 		func(s *policy.Set, limits []limiter.Limit) { s.Global.Limits = limits },
 		func(*Checker) string { return keyspace.State(policy.GlobalID) }, "",
 	},
-	"leased global": {
-		func(s *policy.Set, limits []limiter.Limit) {
-			s.Global = policy.Scope{Limits: limits, Lease: policy.Duration(15 * time.Second)}
-		},
-		func(*Checker) string { return keyspace.State(policy.GlobalID) }, "",
-	},
 	"route": {
 		func(s *policy.Set, limits []limiter.Limit) { s.Routes[0].Shared = limits },
 		func(*Checker) string { return keyspace.State(policy.RouteID("all")) }, "",
@@ -146,7 +140,7 @@ func (w *world) expectRefused(t *testing.T, c Call) {
 }
 
 // A caller that may not call never touches a shared limit: the server runs no command on
-// its state, and no lease is drawn from.
+// its state.
 func TestDeniedCallersTouchNothingShared(t *testing.T) {
 	tier.Two(t, "makes thousands of calls")
 	for limit, shared := range sharedKinds {
@@ -169,7 +163,7 @@ func TestDeniedCallersTouchNothingShared(t *testing.T) {
 					t.Fatal(err)
 				}
 				key := shared.state(w.checker)
-				before, held := w.dump(t, key), w.held()
+				before := w.dump(t, key)
 				monitor := valkeytest.StartMonitor(t, server)
 				for range 4 {
 					w.expectRefused(t, denied)
@@ -179,9 +173,8 @@ func TestDeniedCallersTouchNothingShared(t *testing.T) {
 						t.Errorf("the server ran %s on a shared limit", command)
 					}
 				}
-				if after := w.dump(t, key); after != before || before == "" || w.held() != held {
-					t.Errorf("state and leased calls are %q and %d, want %q and %d", after, w.held(),
-						before, held)
+				if after := w.dump(t, key); after != before || before == "" {
+					t.Errorf("the state is %q, want %q", after, before)
 				}
 			})
 		}
@@ -196,16 +189,6 @@ func (w *world) dump(t *testing.T, key string) string {
 		t.Fatalf("%s: %v", key, err)
 	}
 	return text
-}
-
-// held returns the calls left in the checker's lease of the limit on all callers.
-func (w *world) held() int64 {
-	g := w.checker.set.Load().SharedGlobal
-	if g == nil {
-		return 0
-	}
-	_, left := g.Held()
-	return left
 }
 
 // A caller that was allowed lately is revoked, banned, or uses up its limits elsewhere.
@@ -259,8 +242,7 @@ func TestDeniedAfterAllowed(t *testing.T) {
 	}
 }
 
-// sharedUsage returns how many calls the only shared limit counts, without those left in
-// the checker's lease.
+// sharedUsage returns how many calls the only shared limit counts.
 func (w *world) sharedUsage(t *testing.T, kind sharedKind) int64 {
 	t.Helper()
 	set := w.checker.set.Load()
@@ -277,7 +259,7 @@ func (w *world) sharedUsage(t *testing.T, kind sharedKind) int64 {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return must(limiter.ParseReply(reply, s.Counted)).Limits[0].Used() - w.held()
+		return must(limiter.ParseReply(reply, s.Limits)).Limits[0].Used()
 	}
 	t.Fatal("the policy set has no shared limit")
 	return 0

@@ -236,7 +236,7 @@ func (c *Checker) RuleLimits(call Call) []RuleLimits {
 			policy.OrEnforce(rule.Mode), rule.PerKey})
 	}
 	for _, s := range c.sharedSteps(set, call, rule) {
-		all = append(all, RuleLimits{s.keys[0], s.shared.Scope, s.shared.Mode, s.shared.Configured})
+		all = append(all, RuleLimits{s.keys[0], s.shared.Scope, s.shared.Mode, s.shared.Limits})
 	}
 	return all
 }

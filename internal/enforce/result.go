@@ -77,9 +77,7 @@ func (c *Result) HoldsUntil() time.Time {
 	return next
 }
 
-// LimitState is the state of one limit after a call. For a leased limit, Remaining is
-// what remained at the server when the environment took its lease, plus what is left of
-// that lease. Its Reset is a lease duration later than the window's.
+// LimitState is the state of one limit after a call.
 type LimitState struct {
 	limiter.Usage
 	Scope string      // "key", "route", "ip", "route-ip", "global", "route-all" or "group"

@@ -118,23 +118,6 @@ var tripCases = map[string]tripCase{
 		saveGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(100)}})
 		return callByNewKey(t, w, "pro")
 	},
-	"shared limits, the call is covered by a leased share": func(t *testing.T, w *world) Call {
-		saveGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(100_000)},
-			Lease: policy.Duration(10 * time.Minute)})
-		warm := callByNewKey(t, w, "pro")
-		for range 100 {
-			if w.held() > 1 {
-				break
-			}
-			w.expect(t, warm, "y")
-		}
-		return callByNewKey(t, w, "pro")
-	},
-	"shared limits, caller not seen lately, the share is used up": func(t *testing.T, w *world) Call {
-		saveGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(100_000)},
-			Lease: policy.Duration(10 * time.Minute)})
-		return callByNewKey(t, w, "pro")
-	},
 	"unknown, revoked, expired or banned caller": func(t *testing.T, w *world) Call {
 		saveGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(100)}})
 		return call(must(apikey.Generate("test")))
@@ -245,7 +228,7 @@ func TestRoundTrips(t *testing.T) {
 // loadScripts loads the scripts of checks into the server.
 func (w *world) loadScripts(t *testing.T) {
 	t.Helper()
-	for _, s := range []*lua.Script{checkScript, wideScript, stepScript, leaseScript} {
+	for _, s := range []*lua.Script{checkScript, wideScript, stepScript} {
 		if err := w.client.Do(t.Context(),
 			w.client.B().ScriptLoad().Script(s.Text()).Build()).Error(); err != nil {
 			t.Fatal(err)
@@ -311,25 +294,21 @@ func TestSaveBetweenTheRoundTrips(t *testing.T) {
 // If the context of a check ends between the two round trips, what the caller's own step
 // took is given back.
 func TestSecondRoundTripFails(t *testing.T) {
-	for _, lease := range []time.Duration{0, time.Minute} {
-		t.Run(fmt.Sprintf("leased for %s", lease), func(t *testing.T) {
-			w := open(t, valkeytest.Start(t))
-			w.plan(t, "pro", hourly(100))
-			w.save(t, func(s *policy.Set) {
-				s.Global = policy.Scope{Limits: []limiter.Limit{hourly(100)}, Lease: policy.Duration(lease)}
-				s.Routes = []policy.Route{{Name: "all", Cost: 3, PerKey: []limiter.Limit{hourly(60)}}}
-			})
-			_, secret := w.create(t, "caller", "pro")
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			w.beforeSecondTrip(t, cancel)
-			if c, err := w.checker.Check(ctx, call(secret), nil); err == nil || c.Allowed {
-				t.Fatalf("got %s, %v, want an error", describe(c), err)
-			}
-			if got := scopes(w.expect(t, call(secret), "y")); got != "key:97 route:57 global:97" {
-				t.Errorf("after the failed check: got %s, want key:97 route:57 global:97", got)
-			}
-		})
+	w := open(t, valkeytest.Start(t))
+	w.plan(t, "pro", hourly(100))
+	w.save(t, func(s *policy.Set) {
+		s.Global = policy.Scope{Limits: []limiter.Limit{hourly(100)}}
+		s.Routes = []policy.Route{{Name: "all", Cost: 3, PerKey: []limiter.Limit{hourly(60)}}}
+	})
+	_, secret := w.create(t, "caller", "pro")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	w.beforeSecondTrip(t, cancel)
+	if c, err := w.checker.Check(ctx, call(secret), nil); err == nil || c.Allowed {
+		t.Fatalf("got %s, %v, want an error", describe(c), err)
+	}
+	if got := scopes(w.expect(t, call(secret), "y")); got != "key:97 route:57 global:97" {
+		t.Errorf("after the failed check: got %s, want key:97 route:57 global:97", got)
 	}
 }
 

@@ -134,7 +134,7 @@ func (c *Checker) settleOwn(ctx context.Context, r *reservation.Reservation,
 type settledState struct {
 	keys      []string // key of the state; of a shared limit also that of the bucket's copy of the plans
 	program   limiter.Program
-	limits    []limiter.Limit // limits of program; nil for leased limits, whose windows differ
+	limits    []limiter.Limit // limits of program
 	scope     string
 	subject   string    // id of what the limits are on
 	at        time.Time // when the state took the cost

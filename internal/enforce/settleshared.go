@@ -72,11 +72,8 @@ func sharedStates(set *compiled.Set, r *reservation.Reservation) (states []settl
 		}
 		settled := settledState{
 			keys:    []string{keyspace.Of(id, what), policyset.CopyKey(keyspace.BucketOf(id))},
-			program: s.Longest().Program.Sparing(r.Spared(state)),
-			scope:   s.Scope, subject: id, at: r.At(state),
-		}
-		if !s.Leased() {
-			settled.limits = s.Configured
+			program: s.Program.Sparing(r.Spared(state)),
+			limits:  s.Limits, scope: s.Scope, subject: id, at: r.At(state),
 		}
 		states = append(states, settled)
 	}

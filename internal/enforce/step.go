@@ -103,15 +103,12 @@ var (
 	wideLua string
 	//go:embed lua/current.lua
 	currentLua string
-	//go:embed lua/lease.lua
-	leaseLua string
 
 	checkScript = lua.New(func() string { return limiter.Script(findLua, checkTail) })
 	wideScript  = lua.New(func() string { return limiter.StepFunction() + findLua + wideLua })
 	stepScript  = lua.New(func() string {
 		return limiter.Script(currentLua+"counted = ARGV[5] or ''", "return reply")
 	})
-	leaseScript = lua.New(func() string { return limiter.StepFunction() + currentLua + leaseLua })
 )
 
 const checkTail = "if off then return 'O' .. pack('>I7', now) .. public end\n" +

@@ -107,7 +107,7 @@ func (c *Checker) surveyedSteps(s *Survey, set *compiled.Set, k policy.Key) ([]s
 		}
 		if rule.SharedByAll != nil {
 			step := sharedStep(set, rule.SharedByAll, rule, policy.RouteID(rule.Name), "s")
-			add(rule, false, sharedLook(step, s.Result.Now))
+			add(rule, false, sharedLook(step))
 		}
 	}
 	return steps, nil
@@ -119,16 +119,13 @@ func (s *Survey) add(x surveyedStep, look limiter.Look) error {
 	if look.TooHigh {
 		return nil // the rule costs more than its own limit, which no saved set has
 	}
-	if x.shared != nil {
-		x.shared.AsConfigured(look.Limits, look.Now)
-	}
 	for _, l := range LimitStates(look.Limits, x.scope, x.mode) {
 		s.Limits = append(s.Limits, SurveyedLimit{LimitState: l, Rule: x.rule, Replaced: x.replaced})
 	}
 	switch {
 	case x.rule != "" || x.replaced:
 		return nil
-	case x.shared == nil:
+	case x.scope == policy.ScopeKey:
 		s.Own = look.Decision
 	case !s.mayCall() || s.Effective.Mode == policy.Enforce && len(s.Own.Limits) > 0 && !s.Own.Allowed:
 		return nil
@@ -142,8 +139,8 @@ func (s *Survey) addUnread(set *compiled.Set) {
 		if shared == nil {
 			return
 		}
-		usage := make([]limiter.Usage, len(shared.Configured))
-		for i, l := range shared.Configured {
+		usage := make([]limiter.Usage, len(shared.Limits))
+		for i, l := range shared.Limits {
 			usage[i].Limit = l
 		}
 		for _, l := range LimitStates(usage, shared.Scope, shared.Mode) {

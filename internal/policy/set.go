@@ -49,10 +49,6 @@ type Set struct {
 	// of the plans for each key of the group, but not an override of the key itself.
 	GroupOverrides map[string]Override `json:"groupOverrides,omitempty"`
 
-	// ShrinkingLeases has the leases that a save shortened or ended, by the subject of
-	// their limits. Later saves keep them until they end.
-	ShrinkingLeases map[string]ShrinkingLease `json:"shrinkingLeases,omitempty"`
-
 	// NextNumber is the number that the next new plan gets.
 	NextNumber int `json:"nextNumber"`
 }
@@ -159,8 +155,6 @@ type Route struct {
 	// of each client address, on the calls of this rule alone
 	PerIP  []limiter.Limit `json:"perIP,omitempty"`
 	Shared []limiter.Limit `json:"shared,omitempty"` // of all callers of this rule together
-
-	SharedLease Duration `json:"sharedLease,omitzero"` // of Shared, as Scope.Lease
 }
 
 // Overdraw is what becomes of the part of a settlement that is above a limit.
@@ -205,12 +199,6 @@ func SettleMaxOf(cost int64) int64 {
 type Scope struct {
 	Limits []limiter.Limit `json:"limits,omitempty"`
 	Mode   Mode            `json:"mode,omitempty"`
-
-	// Lease is how long an environment may admit calls from a share of the limits that it
-	// took in advance: MinLease to a quarter of the shortest window, in whole
-	// milliseconds. With 0 every call takes from the shared state. Only Global may have a
-	// lease.
-	Lease Duration `json:"lease,omitzero"`
 }
 
 // Bans is the policy of automatic bans. Denials denied calls within Window ban a caller

@@ -28,8 +28,6 @@ func (s *Set) Validate() error { return Invalid(s.errors()) }
 func (s *Set) errors() []FieldError {
 	fields := slices.Concat(
 		s.planErrors(), s.routeErrors(), s.scopeErrors("perIP", s.PerIP), s.scopeErrors("global", s.Global),
-		s.PerIP.unleasedErrors("perIP"), leaseErrors("global.lease", s.Global.Lease, "global.limits",
-			s.Global.Limits),
 		prefixErrors("deny", s.Deny), prefixErrors("allow", s.Allow), prefixErrors("exempt", s.Exempt),
 		s.Bans.errors(), s.groupErrors(),
 	)
@@ -74,7 +72,7 @@ func (s *Set) planErrors() []FieldError {
 		fields.add(at+"mode", modeProblem(p.Mode))
 		fields = append(fields, limitErrors(at+"limits", p.Limits, true)...)
 		fields = append(fields, limitErrors(at+"candidate", p.Candidate, false)...)
-		fields = append(fields, unnotifiedErrors(at+"candidate", p.Candidate, candidateNotify)...)
+		fields = append(fields, candidateErrors(at+"candidate", p.Candidate)...)
 		for j, l := range p.Candidate {
 			if l.Shadow {
 				fields.add(fmt.Sprintf("%scandidate[%d].mode", at, j),
@@ -97,6 +95,18 @@ func (s *Set) planErrors() []FieldError {
 		default:
 			fields.add(at+"degraded",
 				fmt.Sprintf("is %.20q: must be closed, open or local", string(p.Degraded)))
+		}
+	}
+	return fields
+}
+
+// candidateErrors refuses thresholds of candidate limits.
+func candidateErrors(field string, limits []limiter.Limit) []FieldError {
+	var fields []FieldError
+	for i, l := range limits {
+		if l.Notify != (limiter.Thresholds{}) {
+			fields = append(fields, FieldError{fmt.Sprintf("%s[%d].notify", field, i),
+				"is set, but candidate limits have no thresholds: leave it out"})
 		}
 	}
 	return fields
@@ -149,8 +159,7 @@ func (r Route) errors(at string, seen map[string]bool) []FieldError {
 	fields = append(fields, limitErrors(at+"perKey", r.PerKey, false)...)
 	fields = append(fields, costErrors(at+"perKey", r.PerKey, []Route{r})...)
 	fields = append(fields, sharedErrors(at+"perIP", r.PerIP, []Route{r})...)
-	fields = append(fields, sharedErrors(at+"shared", r.Shared, []Route{r})...)
-	return append(fields, leaseErrors(at+"sharedLease", r.SharedLease, at+"shared", r.Shared)...)
+	return append(fields, sharedErrors(at+"shared", r.Shared, []Route{r})...)
 }
 
 func (s *Set) scopeErrors(field string, scope Scope) []FieldError {

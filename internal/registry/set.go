@@ -60,7 +60,7 @@ func (s *Store) saveSet(ctx context.Context, next policy.Set, entry audit.Entry)
 	if err != nil {
 		return nil, err
 	}
-	saved.Version, saved.ShrinkingLeases = basis.Version, current.ShrinkingLeasesAfter(saved, s.Now())
+	saved.Version = basis.Version
 	entry.Version = saved.Version
 	newer, err := s.writeSet(ctx, saved, current, stored.Version, entry)
 	if err != nil {

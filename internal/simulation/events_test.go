@@ -10,15 +10,12 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
-	"tidegate/internal/enforce/lease"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/registrytest"
 )
-
-func init() { lease.MaxPart = 2 } // the limits are small
 
 // caller is an API key, and what its limits admitted.
 type caller struct {
@@ -189,34 +186,13 @@ func (w *world) savePlan() {
 	r.PerIP, w.rule.perIP = w.limits(4, 0)
 	r.Shared, w.rule.all = w.limits(5, 1)
 	next.Routes = []policy.Route{r}
-	next.Global.Lease = 0
-	if w.lease > 0 {
-		w.unusedUntil = w.now.Add(30 * time.Minute) // windows are longer by the lease meanwhile
-	}
-	if w.lease = 0; w.IntN(6) == 0 {
-		w.lease = (policy.ShortestWindow(next.Global.Limits) / 5).Truncate(time.Millisecond)
-		next.Global.Lease = policy.Duration(w.lease)
-		for i := range w.global {
-			next.Global.Limits[i].Calls, w.global[i].calls = false, false // leases are of cost
-		}
-	}
 	if _, err := w.store.SaveSet(w.Context(), next, byHand); err != nil {
 		w.fail("save: %v", err)
 	}
-	w.note("saved plans, per address %v, all %v, leased for %s, %s %+v", next.PerIP.Limits,
-		next.Global.Limits, w.lease, reports, w.rule)
+	w.note("saved plans, per address %v, all %v, %s %+v", next.PerIP.Limits,
+		next.Global.Limits, reports, w.rule)
 	w.edited = w.now
 }
-
-// forgetLeases records that Valkey no longer knows, or as older, what leases admit.
-func (w *world) forgetLeases() {
-	if longest := 10 * time.Minute / 5; w.leased() {
-		w.blind = w.now.Add(longest)
-	}
-}
-
-// leased reports whether unused calls of leases may count.
-func (w *world) leased() bool { return w.lease > 0 || w.now.Before(w.unusedUntil) }
 
 // editOverride sets or ends an override of a caller or of the group.
 func (w *world) editOverride() {
@@ -392,7 +368,7 @@ func (w *world) stepClock() {
 		}
 	}
 	overrides := []*override{w.team}
-	for _, c := range w.callers { // bans, overrides and longer windows end by the server's clock
+	for _, c := range w.callers { // bans and overrides end by the server's clock
 		c.banned = c.banned.Add(-by)
 		overrides = append(overrides, c.override)
 	}
@@ -401,8 +377,6 @@ func (w *world) stepClock() {
 			o.until = o.until.Add(-by)
 		}
 	}
-	w.unusedUntil = w.unusedUntil.Add(-by)
-	w.forgetLeases()
 	w.note("the server's clock steps by %s", by)
 	w.pass(denyCache)
 	w.burst(c, e, t)
@@ -429,7 +403,7 @@ func (w *world) burst(c *caller, e *environment, t target) {
 }
 
 // flood makes calls of all callers, from all addresses and through two environments, of
-// which one was frozen meanwhile for about as long as a lease.
+// which one was frozen meanwhile.
 func (w *world) flood() {
 	thawed, other := w.envs[w.IntN(len(w.envs))], w.envs[w.IntN(len(w.envs))]
 	for _, e := range []*environment{thawed, other, thawed} {
@@ -440,7 +414,7 @@ func (w *world) flood() {
 				}
 			}
 		}
-		d := w.lease + time.Duration(w.Int64N(int64(w.global[0].window))).Truncate(time.Microsecond)
+		d := time.Duration(w.Int64N(int64(w.global[0].window))).Truncate(time.Microsecond)
 		thawed.frozen += d
 		w.pass(d)
 	}

@@ -123,7 +123,6 @@ func (w *world) failOver(shard int) {
 			l.forget()
 		}
 	}
-	w.forgetLeases()
 	w.restore()
 }
 
@@ -135,7 +134,6 @@ func (w *world) lose() {
 	for _, l := range w.ledgers() {
 		*l = ledger{shard: l.shard}
 	}
-	w.forgetLeases()
 	w.empty, w.edited = true, w.now
 	for range w.IntN(4) {
 		w.call()

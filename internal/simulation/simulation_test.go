@@ -185,7 +185,7 @@ func (w *world) obey(c *caller, e *environment, t target, a answer) {
 		w.pass(max(0, a.wait-a.took-time.Microsecond))
 		early := w.callAs(c, e, t)
 		if early.status == http.StatusOK && !early.degraded && overridden == w.overridden(c) && !changed &&
-			!a.repeated && !w.leased() {
+			!a.repeated {
 			w.fail("%s is admitted before Retry-After", c.key.Name)
 		}
 		if w.late {
@@ -201,8 +201,7 @@ func (w *world) obey(c *caller, e *environment, t target, a answer) {
 	w.fail("%s waited for Retry-After six times, and is denied", c.key.Name)
 }
 
-// deniers returns what denied a call: scopes of limits, or a ban. It leaves out leased
-// limits, whose unused calls come back.
+// deniers returns what denied a call: scopes of limits, or a ban.
 func (w *world) deniers(a answer) (by []string) {
 	if a.degraded {
 		return nil
@@ -211,7 +210,7 @@ func (w *world) deniers(a answer) (by []string) {
 		return []string{"a ban"}
 	}
 	for _, l := range a.Limits {
-		if l.Denies() && !slices.Contains(by, l.Scope) && (l.Scope != policy.ScopeGlobal || !w.leased()) {
+		if l.Denies() && !slices.Contains(by, l.Scope) {
 			by = append(by, l.Scope)
 		}
 	}
@@ -267,10 +266,7 @@ func (w *world) withoutValkey(c *caller, e *environment, a answer) {
 // admitted fails if a limit admitted too much, or counts what it should not.
 func (w *world) admitted(made call, bounds lists, counting []bound, a answer) {
 	for i, limits := range bounds {
-		if l := w.touched[i]; scopes[i] == policy.ScopeGlobal && w.now.Before(w.blind) {
-			l.ghosts, l.known = append(l.ghosts, made), nil
-			continue
-		} else if b, found := l.admit(made, limits, counting); found {
+		if b, found := w.touched[i].admit(made, limits, counting); found {
 			w.fail("more than %d are admitted within %s", b.requests, b.window)
 		}
 		counting = nil
@@ -327,7 +323,7 @@ func (w *world) denied(c *caller, bounds lists, a answer, began time.Time) {
 			w.fail("%s is denied by limits of the scope %s, which are not full", c.key.Name, scopes[i])
 		}
 	}
-	if len(by) == 0 && !w.leased() {
+	if len(by) == 0 {
 		w.fail("%s is denied by nothing", c.key.Name)
 	}
 }

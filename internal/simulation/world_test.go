@@ -77,20 +77,12 @@ type world struct {
 	cost    int64     // of this call
 	edited  time.Time // last edit
 	empty   bool      // Valkey has lost everything
-	leases
 
 	replica    [shards][]entry   // what a failover brings back
 	replicated [shards]time.Time // by the server's clock
 
 	history []string
 	answers map[string]int // how often each answer was given
-}
-
-// leases is what is known of leases of the limits on all calls.
-type leases struct {
-	lease       time.Duration // in force; 0 for none
-	unusedUntil time.Time     // calls of ended leases may count until then
-	blind       time.Time     // until then Valkey may not know calls that leases admit
 }
 
 // environment is one Lambda environment of the check function.

@@ -44,13 +44,11 @@ func (s *service) fill() {
 			PerIP:     []limit{{Requests: 60, Window: time.Minute}},
 			Shared: []limit{{Requests: 600,
 				Window: time.Minute}},
-			SharedLease: policy.Duration(250 * time.Millisecond),
 		},
 		{Name: "free", Pattern: route.Pattern{Method: "GET", Path: "/health"}, Cost: 0},
 	}
 	set.PerIP = policy.Scope{Limits: []limit{{Requests: 1000, Window: time.Minute}}, Mode: policy.Shadow}
-	set.Global = policy.Scope{Limits: []limit{{Requests: 1e6, Window: time.Second}},
-		Lease: policy.Duration(100 * time.Millisecond)}
+	set.Global = policy.Scope{Limits: []limit{{Requests: 1e6, Window: time.Second}}}
 	set.Deny = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::/32")}
 	set.Exempt = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	set.TokenPlan, set.AddressPlan = "pro", "free"
@@ -91,7 +89,7 @@ func TestPolicyRoundTrip(t *testing.T) {
 	file := s.get("/policy.yaml").
 		wants(http.StatusOK, "1,000,000 per calendar month (Europe/Berlin), fixed window",
 			"pattern: abc/prod POST /chat/{id}",
-			"sharedLease: 250ms", "lease: 100ms", "settleMax: 70")
+			"settleMax: 70")
 	if file.header.Get("Content-Type") != "application/yaml" ||
 		file.header.Get("ETag") != read.header.Get("ETag") {
 		t.Errorf("got %v, want YAML with ETag %s", file.header, read.header.Get("ETag"))

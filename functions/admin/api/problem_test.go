@@ -68,6 +68,8 @@ func TestProblems(t *testing.T) {
 			[]string{"nested deeper"}},
 		"unknown field": {"POST", "/keys", `{"name":"a","plan":"free","colour":"red"}`, nil, 422,
 			[]string{"body.colour", "unexpected property"}},
+		"former field": {"PUT", "/policy?dry_run=true", `{"plans":[],"global":{"lease":"1s"}}`, nil, 422,
+			[]string{"body.global.lease", "unexpected property: leave it out"}},
 		"missing field": {"POST", "/keys", `{"name":"a"}`, nil, 422, []string{"required property plan"}},
 		"name too long": {"POST", "/keys", `{"name":"` + strings.Repeat("x", 101) + `","plan":"free"}`,
 			nil, 422, []string{"body.name", "<= 100"}},

@@ -48,7 +48,6 @@ func TestOverdrawInForm(t *testing.T) {
 }
 
 // A limit that counts calls may be below the cost of a route beside one that counts cost.
-// It cannot be leased.
 func TestLimitsOfCallsAndCost(t *testing.T) {
 	calls := limiter.Limit{Requests: 500, Window: time.Minute, Calls: true}
 	cost := limiter.Limit{Requests: 1_000_000, Window: time.Minute}
@@ -60,16 +59,6 @@ func TestLimitsOfCallsAndCost(t *testing.T) {
 	}
 	if err := set.Validate(); err != nil {
 		t.Errorf("both limits: got %v, want no error", err)
-	}
-	set.Global.Lease = policy.Duration(time.Second)
-	const want = "invalid input: global.lease: is 1 second: a lease takes the cost of many calls at once, " +
-		"but 500 calls per 1 minute counts calls: leave the lease out, or let the limit count cost"
-	if err := set.Validate(); err == nil || err.Error() != want {
-		t.Errorf("leased: got %v, want %s", err, want)
-	}
-	set.Global.Limits = []limiter.Limit{cost}
-	if err := set.Validate(); err != nil {
-		t.Errorf("leased limit of cost: got %v, want no error", err)
 	}
 }
 

@@ -160,19 +160,7 @@ func TestRules(t *testing.T) {
 	s.Get("/policies/rules/edit?rule=orders").Wants(
 		t, http.StatusOK, `name="cost" value="2"`, `name="shared[0]" value="7 per hour"`,
 	)
-	leased := sitetest.With(ruleOf(version, "orders", "orders", "GET", "/orders/{proxy+}",
-		"shared[0]", "7 per hour"), "lease", "16m")
-	s.Post("/policies/rules", leased).Wants(
-		t, http.StatusUnprocessableEntity, `id="lease-error"`,
-		"to a quarter of the shortest window, 15 minutes",
-	)
-	s.Post("/policies/rules", sitetest.With(leased, "lease", "soon")).Wants(
-		t, http.StatusUnprocessableEntity, `id="lease-error"`, "Enter a duration such as 500ms",
-	)
-	s.Post("/policies/rules", sitetest.With(leased, "lease", "90s")).Wants(t, http.StatusSeeOther)
-	version++
-	s.Get("/policies").Wants(t, http.StatusOK, "all callers together: 7 per hour, leased for 90 seconds")
-	s.Get("/policies/rules/edit?rule=orders").Wants(t, http.StatusOK, `name="lease" value="90s"`)
+	s.Get("/policies").Wants(t, http.StatusOK, "all callers together: 7 per hour")
 	s.Get("/policies/rules/edit?rule=none").Wants(t, http.StatusNotFound)
 	s.Post(
 		"/policies/rules/delete?rule=orders", fields("version", fmt.Sprint(version), "reason", "gone"),
@@ -217,7 +205,7 @@ func TestShared(t *testing.T) {
 	s.Get("/policies/shared").Wants(t, http.StatusOK)
 	for field, value := range map[string]string{"deny": "nonsense", "allow": "10.0.0.1/8",
 		"exempt": "1.2.3.4/99", "denials": "1",
-		"tokenPlan": "none", "globalMode": "x", "globalLease": "1s"} {
+		"tokenPlan": "none", "globalMode": "x"} {
 		s.Post("/policies/shared", sharedOf("1", field, value)).Wants(
 			t, http.StatusUnprocessableEntity, `id="`+field+`-error"`,
 		)
@@ -225,7 +213,7 @@ func TestShared(t *testing.T) {
 	form := sharedOf("1", "deny", "198.51.100.0/24\r\n2001:db8::/32, 192.0.2.7", "tokenPlan", "free",
 		"denials", "100", "window", "1m", "first",
 		"5m", "most", "1d",
-		"perIP[0]", "50 per minute", "global[0]", "5000 per minute", "globalLease", "500ms")
+		"perIP[0]", "50 per minute", "global[0]", "5000 per minute")
 	s.Post("/policies/shared", form).Wants(t, http.StatusSeeOther)
 	set := s.Set()
 	if len(set.Deny) != 3 || set.Deny[2] != netip.MustParsePrefix("192.0.2.7/32") ||
@@ -235,9 +223,9 @@ func TestShared(t *testing.T) {
 	}
 	page := s.Get("/policies").Wants(t, http.StatusOK, "198.51.100.0/24, 2001:db8::/32",
 		"100 denied calls in 1m ban for 5m", "50 per minute",
-		"5,000 per minute, leased for 500 milliseconds; shadow")
+		"5,000 per minute; shadow")
 	s.Get("/policies/shared").Wants(
-		t, http.StatusOK, "2001:db8::/32", `name="denials" value="100"`, `name="globalLease" value="500ms"`,
+		t, http.StatusOK, "2001:db8::/32", `name="denials" value="100"`,
 	)
 	undo := sitetest.UndoInPage.FindStringSubmatch(page.Body)[1]
 	warned := s.Post(undo, nil).Wants(t, http.StatusUnprocessableEntity, "JWTs without a plan are refused.")

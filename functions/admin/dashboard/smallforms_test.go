@@ -26,8 +26,8 @@ func TestRareSettingsAreFolded(t *testing.T) {
 	}
 	all := len(folded.FindAllString(s.Get("/policies/rules/new").Wants(t, http.StatusOK).Body, -1)) +
 		len(folded.FindAllString(s.Get("/policies/plans/new").Wants(t, http.StatusOK).Body, -1))
-	if all != 8 {
-		t.Errorf("the forms fold %d settings, want 8", all)
+	if all != 7 {
+		t.Errorf("the forms fold %d settings, want 7", all)
 	}
 	rule := fields("version", "1", "name", "search", "path", "/search", "cost", "5", "mode", "enforce",
 		"overdraw", "owe", "reason", "test", "action", "preview")
@@ -41,8 +41,6 @@ func TestRareSettingsAreFolded(t *testing.T) {
 			[]string{"Settlement", "One API or stage"}},
 		{http.StatusOK, []string{"overdraw", "forgive", "settle", "yes"}, []string{"Settlement"}},
 		{http.StatusUnprocessableEntity, []string{"perIP[0]", "many"}, []string{"Limits per client address"}},
-		{http.StatusUnprocessableEntity, []string{"lease", "5 per cent"},
-			[]string{"Lease of the global limits"}},
 		{http.StatusOK, []string{"shared[0]", "", "action", "add:shared"}, []string{"Global limits"}},
 	} {
 		form := sitetest.With(maps.Clone(url.Values(rule)), c.added...)

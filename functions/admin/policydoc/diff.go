@@ -161,5 +161,5 @@ func (d *differ) route(r, q policy.Route) {
 	d.note("mode", ModeText(r.Mode), ModeText(q.Mode))
 	d.note("each caller", LimitsText(r.PerKey), LimitsText(q.PerKey))
 	d.note("each address", LimitsText(r.PerIP), LimitsText(q.PerIP))
-	d.note("all callers together", SharedText(r), SharedText(q))
+	d.note("all callers together", LimitsText(r.Shared), LimitsText(q.Shared))
 }

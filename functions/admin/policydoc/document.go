@@ -57,8 +57,6 @@ type Rule struct {
 	PerKey    []Limit         `json:"perKey,omitempty" yaml:"perKey,omitempty" maxItems:"8"`
 	PerIP     []Limit         `json:"perIP,omitempty" yaml:"perIP,omitempty" maxItems:"8"`
 	Shared    []Limit         `json:"shared,omitempty" yaml:"shared,omitempty" maxItems:"8"`
-
-	SharedLease string `json:"sharedLease,omitempty" yaml:"sharedLease,omitempty" maxLength:"40" example:"1s" doc:"Lease of the shared limits; see lease of global"`
 }
 
 // Pattern selects the calls of a rule. An empty field matches any call. In YAML it is a
@@ -73,7 +71,6 @@ type Pattern struct {
 // Scope is a list of limits on something other than a caller.
 type Scope struct {
 	Limits []Limit     `json:"limits,omitempty" yaml:"limits,omitempty" maxItems:"8"`
-	Lease  string      `json:"lease,omitempty" yaml:"lease,omitempty" maxLength:"40" example:"1s" doc:"Only for global: how long a Lambda environment uses its lease before it asks Valkey again. 10ms to a quarter of the shortest window, only with the algorithm log. If omitted, every call asks Valkey"`
 	Mode   policy.Mode `json:"mode,omitempty" yaml:"mode,omitempty" enum:"enforce,shadow,off"`
 }
 
@@ -105,7 +102,6 @@ func PolicyOf(s *policy.Set) Policy {
 			Name: r.Name, Pattern: Pattern(r.Pattern), Cost: &r.Cost, Settle: r.Settle,
 			SettleMax: r.SettleMax, Overdraw: r.Overdraw, Mode: r.Mode,
 			PerKey: LimitsOf(r.PerKey), PerIP: LimitsOf(r.PerIP), Shared: LimitsOf(r.Shared),
-			SharedLease: short(r.SharedLease),
 		})
 	}
 	if b := s.Bans; b != nil {
@@ -145,10 +141,10 @@ func PatternsOf(list []route.Pattern) []Pattern {
 }
 
 func scopeOf(s policy.Scope) *Scope {
-	if len(s.Limits) == 0 && s.Mode == "" && s.Lease == 0 {
+	if len(s.Limits) == 0 && s.Mode == "" {
 		return nil
 	}
-	return &Scope{Limits: LimitsOf(s.Limits), Mode: s.Mode, Lease: short(s.Lease)}
+	return &Scope{Limits: LimitsOf(s.Limits), Mode: s.Mode}
 }
 
 // short formats a duration as "10s"; 0 is empty.
@@ -251,8 +247,7 @@ func (t *parser) rule(at string, w Rule) policy.Route {
 		Name: w.Name, Pattern: route.Pattern(w.Pattern), Cost: cost, Settle: w.Settle,
 		SettleMax: w.SettleMax, Overdraw: w.Overdraw, Mode: w.Mode,
 		PerKey: t.limits(at+"perKey", w.PerKey), PerIP: t.limits(at+"perIP", w.PerIP),
-		Shared:      t.limits(at+"shared", w.Shared),
-		SharedLease: t.duration(at+"sharedLease", w.SharedLease),
+		Shared: t.limits(at+"shared", w.Shared),
 	}
 }
 
@@ -260,8 +255,7 @@ func (t *parser) scope(at string, s *Scope) policy.Scope {
 	if s == nil {
 		return policy.Scope{}
 	}
-	return policy.Scope{Limits: t.limits(at+".limits", s.Limits), Mode: s.Mode,
-		Lease: t.duration(at+".lease", s.Lease)}
+	return policy.Scope{Limits: t.limits(at+".limits", s.Limits), Mode: s.Mode}
 }
 
 func (t *parser) bans(b *Bans) *policy.Bans {

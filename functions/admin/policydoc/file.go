@@ -107,15 +107,13 @@ func note(section string) string {
 			"keys of a group together."
 	case "routes":
 		return "The most specific rule that matches a call applies; GET covers HEAD unless a rule names " +
-			"HEAD. A call takes\n# its cost, by default 1; a call of cost 0 is not limited. sharedLease is " +
-			"the lease of the shared limits.\n# settleMax is the most that a settlement charges to shared " +
-			"limits, by default 10 times the cost. overdraw says what becomes of a\n# settlement above a " +
+			"HEAD. A call takes\n# its cost, by default 1; a call of cost 0 is not limited. settleMax is " +
+			"the most that a settlement charges to shared\n# limits, by default 10 times the cost. overdraw says what becomes of a\n# settlement above a " +
 			"limit: owe (by default: the caller is denied until it has drained) or forgive."
 	case "perIP":
 		return "Limits per client address."
 	case "global":
-		return "Global limits. With a lease, such as 1s, Lambda environments use leased shares for that " +
-			"long\n# and ask Valkey less often."
+		return "Global limits."
 	case "deny":
 		return "Networks whose callers are refused."
 	case "allow":

@@ -208,7 +208,9 @@ func TestReadRefuses(t *testing.T) {
 		line int
 		want string
 	}{
-		"unknown field":           {"version: 1\nplnas: []\n", 2, `unknown field "plnas"`},
+		"unknown field": {"version: 1\nplnas: []\n", 2, `unknown field "plnas"`},
+		"former field": {"global:\n  limits: [1 per 1s]\n  lease: 1s\n", 3,
+			`unknown field "lease": leave it out`},
 		"unknown field in a plan": {"plans:\n  - name: a\n    limts: []\n", 3, `unknown field "limts"`},
 		"unknown field of a limit": {"plans:\n  - name: a\n    limits:\n      - {requests: 1, window: 1s, " +
 			"algorythm: log}\n", 4,
@@ -430,8 +432,6 @@ func orNil[T any](list []T) []T {
 
 var (
 	modes  = rapid.SampledFrom([]policy.Mode{"", policy.Enforce, policy.Shadow, policy.Off})
-	leases = rapid.SampledFrom([]policy.Duration{0, policy.Duration(250 * time.Millisecond),
-		policy.Duration(time.Minute)})
 	prefix = rapid.Custom(func(t *rapid.T) netip.Prefix {
 		bytes := rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "address")
 		if a, _ := netip.AddrFromSlice(bytes[:4]); rapid.Bool().Draw(t, "v4") {
@@ -479,13 +479,11 @@ func sets() *rapid.Generator[policy.Set] {
 					Draw(t, "overdraw"),
 				Mode:   modes.Draw(t, "mode"),
 				PerKey: limits(0, true).Draw(t, "perKey"), PerIP: limits(0, true).Draw(t, "perIP"),
-				Shared:      limits(0).Draw(t, "shared"),
-				SharedLease: leases.Draw(t, "lease"),
+				Shared: limits(0).Draw(t, "shared"),
 			})
 		}
 		s.PerIP = policy.Scope{Limits: limits(0, true).Draw(t, "ip"), Mode: modes.Draw(t, "mode")}
-		s.Global = policy.Scope{Limits: limits(0).Draw(t, "global"), Mode: modes.Draw(t, "mode"),
-			Lease: leases.Draw(t, "lease")}
+		s.Global = policy.Scope{Limits: limits(0).Draw(t, "global"), Mode: modes.Draw(t, "mode")}
 		list := rapid.SliceOfN(prefix, 0, 3)
 		s.Deny, s.Allow, s.Exempt = list.Draw(t, "deny"), list.Draw(t, "allow"), list.Draw(t, "exempt")
 		if len(s.Plans) > 0 {
@@ -548,9 +546,9 @@ func TestUnreadableFields(t *testing.T) {
 		Plans: []Plan{{Limits: []Limit{{Requests: 1}, {Window: "fast", Algorithm: "magic",
 			Calendar: "fortnight"}},
 			Candidate: []Limit{{Window: "1.5d"}}}},
-		Routes: []Rule{{PerKey: []Limit{{Window: "x"}}, SharedLease: "soon"}},
-		Global: &Scope{Lease: "a while"}, Deny: []string{"203.0.113.7", "home"},
-		Bans: &Bans{Window: "1m", Base: "long", Cap: "longer"},
+		Routes: []Rule{{PerKey: []Limit{{Window: "x"}}}},
+		Deny:   []string{"203.0.113.7", "home"},
+		Bans:   &Bans{Window: "1m", Base: "long", Cap: "longer"},
 	}
 	set, fieldErrors := document.Set(&policy.Set{})
 	var fields []string
@@ -558,9 +556,9 @@ func TestUnreadableFields(t *testing.T) {
 		fields = append(fields, e.Field)
 	}
 	slices.Sort(fields)
-	want := []string{"bans.base", "bans.cap", "deny[1]", "global.lease", "plans[0].candidate[0].window",
+	want := []string{"bans.base", "bans.cap", "deny[1]", "plans[0].candidate[0].window",
 		"plans[0].limits[1].algorithm", "plans[0].limits[1].calendar", "plans[0].limits[1].window",
-		"routes[0].perKey[0].window", "routes[0].sharedLease"}
+		"routes[0].perKey[0].window"}
 	if !slices.Equal(fields, want) {
 		t.Errorf("got  %v\nwant %v", fields, want)
 	}

@@ -84,6 +84,9 @@ func fromYAML(err error) *InvalidError {
 		}
 		if m := unknownPattern.FindStringSubmatch(text); m != nil {
 			p.Message = fmt.Sprintf("unknown field %q", clip(m[1]))
+			if instead := Instead(m[1]); instead != "" {
+				p.Message += ": " + instead
+			}
 		}
 		if m := mismatchPattern.FindStringSubmatch(text); m != nil {
 			p.Message = mismatch(m[1], m[2], m[3])

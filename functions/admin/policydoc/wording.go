@@ -76,7 +76,7 @@ func RouteText(r policy.Route) string {
 	parts := []string{r.Pattern.String(), "cost " + costText(r)}
 	for _, l := range []struct{ what, limits string }{
 		{"each caller", LimitsText(r.PerKey)}, {"each address", LimitsText(r.PerIP)},
-		{"all callers together", SharedText(r)},
+		{"all callers together", LimitsText(r.Shared)},
 	} {
 		if l.limits != "" {
 			parts = append(parts, l.what+" "+l.limits)
@@ -88,24 +88,12 @@ func RouteText(r policy.Route) string {
 	return strings.Join(parts, "; ")
 }
 
-// ScopeText describes a scope; empty without limits and lease.
+// ScopeText describes a scope; empty without limits.
 func ScopeText(s policy.Scope) string {
-	if len(s.Limits) == 0 && s.Lease == 0 {
+	if len(s.Limits) == 0 {
 		return ""
 	}
-	return LimitsText(s.Limits) + LeaseText(s.Lease) + "; " + ModeText(s.Mode)
-}
-
-// SharedText describes a route's shared limits.
-func SharedText(r policy.Route) string { return LimitsText(r.Shared) + LeaseText(r.SharedLease) }
-
-// LeaseText follows limits. It says for how long environments lease shares of them, and
-// is empty if they do not.
-func LeaseText(d policy.Duration) string {
-	if d == 0 {
-		return ""
-	}
-	return ", leased for " + limiter.FormatWindow(time.Duration(d))
+	return LimitsText(s.Limits) + "; " + ModeText(s.Mode)
 }
 
 // PrefixText lists networks.

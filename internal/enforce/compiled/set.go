@@ -14,7 +14,6 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/cause"
-	"tidegate/internal/enforce/lease"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
@@ -29,7 +28,6 @@ type Set struct {
 	SharedPerIP  *SharedLimit // limits on each address; nil for none
 	SharedGlobal *SharedLimit // limits on all calls; nil for none
 	Wide         bool         // every check needs wide.lua
-	Leases       bool         // some limits are leased, or were lately
 	Shares       bool         // some calls fall under shared limits
 	BanArgs      [3]string    // ARGV[6] to ARGV[8] of wide.lua
 	Problem      error        // why this is an older set under the version in force; nil if it is not
@@ -60,9 +58,10 @@ func (r *Route) State(id string) string { return keyspace.Of(id, "s"+r.Tag) }
 // SharedLimit is a list of limits that callers share: of all calls, of a route, of an
 // address, or of a plan's keys in one group.
 type SharedLimit struct {
-	Scope string
-	Mode  policy.Mode // Enforce or Shadow
-	lease.Limits
+	Scope   string
+	Mode    policy.Mode // Enforce or Shadow
+	Limits  []limiter.Limit
+	Program limiter.Program
 }
 
 // planAccess has the routes that a plan opens.
@@ -95,7 +94,7 @@ func New(s *policy.Set) (*Set, error) {
 		return nil, err
 	}
 	c.Shares = c.SharedPerIP != nil || c.SharedGlobal != nil || slices.ContainsFunc(c.routes, (*Route).shares)
-	return c, errors.Join(c.compilePlans(), c.compileLeases(), c.compileBans())
+	return c, errors.Join(c.compilePlans(), c.compileBans())
 }
 
 func newRoute(r policy.Route) (*Route, error) {
@@ -121,8 +120,8 @@ func newSharedLimit(scope string, mode policy.Mode, limits []limiter.Limit) (*Sh
 	if len(limits) == 0 || mode == policy.Off {
 		return nil, nil
 	}
-	l, err := lease.NewLimits(limits)
-	return &SharedLimit{Scope: scope, Mode: policy.OrEnforce(mode), Limits: l}, err
+	program, err := limiter.Compile(limits, time.Now())
+	return &SharedLimit{Scope: scope, Mode: policy.OrEnforce(mode), Limits: limits, Program: program}, err
 }
 
 // compilePlans compiles the parts of plans that the script does not read: the routes that
@@ -147,26 +146,6 @@ func (c *Set) compilePlans() error {
 			c.groups[p.Number] = s
 		}
 	}
-	return nil
-}
-
-// compileLeases leases the shared limits that the set says are leased.
-func (c *Set) compileLeases() error {
-	err := c.lease(c.SharedGlobal, policy.GlobalID, c.Global.Lease)
-	for _, r := range c.routes {
-		err = errors.Join(err, c.lease(r.SharedByAll, policy.RouteID(r.Name), r.SharedLease))
-	}
-	return err
-}
-
-func (c *Set) lease(s *SharedLimit, id string, duration policy.Duration) error {
-	if s == nil {
-		return nil
-	}
-	if err := s.Lease(time.Duration(duration), c.ShrinkingLeases[id]); err != nil {
-		return err
-	}
-	c.Leases = c.Leases || s.Leased()
 	return nil
 }
 

@@ -12,9 +12,6 @@ import (
 	"tidegate/local/bench/figures"
 )
 
-// lease is the duration of leases in the measurement with leases.
-const lease = policy.Duration(time.Second)
-
 // sharers is the number of environments that share the global limit.
 const sharers = 100
 
@@ -44,31 +41,24 @@ func globalLimit(ctx context.Context, o options) ([]figures.Figure, error) {
 	return measureLimit(ctx, o, c, fleet, calls)
 }
 
-// measureLimit measures with a limit, first without leases and then with leases.
+// measureLimit measures with the global limit.
 func measureLimit(ctx context.Context, o options, c *cluster, f fleet,
 	calls []enforce.Call) ([]figures.Figure, error) {
-	var all []figures.Figure
-	for _, measured := range []struct {
-		prefix string
-		lease  policy.Duration
-	}{{"", 0}, {"leased_", lease}} {
-		if err := c.Edit(ctx, func(s *policy.Set) {
-			s.Global = policy.Scope{Limits: []limiter.Limit{globalCalls}, Lease: measured.lease}
-		}); err != nil {
-			return nil, err
-		}
-		// An edit makes environments forget which callers they allowed lately.
-		if _, err := f.checkFor(ctx, calls, o.slice); err != nil {
-			return nil, err
-		}
-		costs, err := measureCosts(ctx, o, c, f, calls, true)
-		if err != nil {
-			return nil, err
-		}
-		hot := costs.value("hot_shard_us")
-		all = append(all, figure("global."+measured.prefix+"rate", costs.value("rate"), "checks/s"),
-			figure("global."+measured.prefix+"hot_shard_us", hot, "µs"),
-			figure("global."+measured.prefix+"per_hot_core", 1e6/hot, "checks/s"))
+	if err := c.Edit(ctx, func(s *policy.Set) {
+		s.Global = policy.Scope{Limits: []limiter.Limit{globalCalls}}
+	}); err != nil {
+		return nil, err
 	}
-	return all, nil
+	// An edit makes environments forget which callers they allowed lately.
+	if _, err := f.checkFor(ctx, calls, o.slice); err != nil {
+		return nil, err
+	}
+	costs, err := measureCosts(ctx, o, c, f, calls, true)
+	if err != nil {
+		return nil, err
+	}
+	hot := costs.value("hot_shard_us")
+	return []figures.Figure{figure("global.rate", costs.value("rate"), "checks/s"),
+		figure("global.hot_shard_us", hot, "µs"),
+		figure("global.per_hot_core", 1e6/hot, "checks/s")}, nil
 }

@@ -39,7 +39,7 @@ func TestMeasurements(t *testing.T) {
 		"one_limit.shards1.rate", "one_limit.shards2.cpu_us", "one_limit.shards3.per_core",
 		"two_limits.shards1.script_us", "with_usage.shards1.cpu_us",
 		"flood.allowed.cpu_us", "flood.denied.cpu_us", "flood.full_address.cpu_us", "flood.made_up.per_core",
-		"global.rate", "global.hot_shard_us", "global.leased_rate", "global.leased_hot_shard_us",
+		"global.rate", "global.hot_shard_us",
 		"memory.keys300.registered_bytes", "memory.keys600.audit_bytes", "memory.keys600.made",
 		"edit.keys300.ms", "edit.keys600.cpu_ms",
 	} {

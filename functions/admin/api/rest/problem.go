@@ -8,6 +8,9 @@ import (
 	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/validation"
+
+	"tidegate/functions/admin/policydoc"
 )
 
 // Problem is an error in the form of RFC 9457. It does not contain the cause, which is
@@ -104,6 +107,10 @@ func detailOf(err error) Detail {
 		e := d.ErrorDetail()
 		if strings.HasPrefix(e.Message, "invalid date/time for format") { // names Go's layout
 			e.Message = "must be a time of RFC 3339, such as 2026-01-02T15:04:05Z"
+		}
+		name := e.Location[strings.LastIndexByte(e.Location, '.')+1:]
+		if instead := policydoc.Instead(name); instead != "" && e.Message == validation.MsgUnexpectedProperty {
+			e.Message += ": " + instead
 		}
 		return Detail{Location: e.Location, Message: Clip(e.Message)}
 	}

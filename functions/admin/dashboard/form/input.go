@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"tidegate/functions/admin/dashboard/page"
@@ -161,26 +160,6 @@ func (in *Input) Span() policy.Duration {
 		in.Error = "Enter a duration such as 30s, 5m, 1h or 2d."
 	}
 	return policy.Duration(d)
-}
-
-// Lease returns the typed duration, or 0 for empty text. It sets an error for other text.
-func (in *Input) Lease() policy.Duration {
-	if strings.TrimSpace(in.Text) == "" {
-		return 0
-	}
-	d := in.Span()
-	if in.Error != "" {
-		in.Error = "Enter a duration such as 500ms or 10s, or leave this blank."
-	}
-	return d
-}
-
-// LeaseText returns the text that Lease reads as d.
-func LeaseText(d policy.Duration) string {
-	if d == 0 {
-		return ""
-	}
-	return limiter.ShortWindow(time.Duration(d))
 }
 
 // CountErrors returns the number of inputs with an error.

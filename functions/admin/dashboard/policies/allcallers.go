@@ -25,7 +25,6 @@ const maxAllCallers = 3*3*form.MaxPrefixText + 64<<10
 type allCallersForm struct {
 	perIP, global          form.LimitList
 	perIPMode, globalMode  form.Input
-	globalLease            form.Input
 	deny, allow, exempt    form.Input
 	tokenPlan, addressPlan form.Input
 	denials, window        form.Input // denied calls within the window that cause a ban
@@ -45,7 +44,6 @@ func (f *allCallersForm) fields() form.Table {
 	return form.Table{
 		{Name: "perIPMode", Input: &f.perIPMode, Max: maxLen, Path: "perIP.mode"},
 		{Name: "globalMode", Input: &f.globalMode, Max: maxLen, Path: "global.mode"},
-		{Name: "globalLease", Input: &f.globalLease, Max: maxLen, Path: "global.lease"},
 		{Name: "deny", Input: &f.deny},
 		{Name: "allow", Input: &f.allow},
 		{Name: "exempt", Input: &f.exempt},
@@ -65,7 +63,6 @@ func (f *allCallersForm) fill(s *policy.Set) bool {
 	f.global = form.NewLimitList("global", s.Global.Limits)
 	f.perIPMode.Text = policydoc.ModeText(s.PerIP.Mode)
 	f.globalMode.Text = policydoc.ModeText(s.Global.Mode)
-	f.globalLease.Text = form.LeaseText(s.Global.Lease)
 	f.deny.Text = prefixLines(s.Deny)
 	f.allow.Text = prefixLines(s.Allow)
 	f.exempt.Text = prefixLines(s.Exempt)
@@ -98,9 +95,7 @@ func (f *allCallersForm) apply(next *policy.Set) bool {
 	f.perIPMode.CheckOption(wording.ModeOptions())
 	f.globalMode.CheckOption(wording.ModeOptions())
 	next.PerIP = policy.Scope{Limits: f.perIP.Limits(), Mode: policy.Mode(f.perIPMode.Text)}
-	next.Global = policy.Scope{
-		Limits: f.global.Limits(), Mode: policy.Mode(f.globalMode.Text), Lease: f.globalLease.Lease(),
-	}
+	next.Global = policy.Scope{Limits: f.global.Limits(), Mode: policy.Mode(f.globalMode.Text)}
 	next.Deny, next.Allow, next.Exempt = f.deny.Prefixes(), f.allow.Prefixes(), f.exempt.Prefixes()
 	next.TokenPlan, next.AddressPlan = f.tokenPlan.Text, f.addressPlan.Text
 	next.Bans = f.bans()
@@ -118,14 +113,6 @@ func (f *allCallersForm) bans() *policy.Bans {
 	}
 }
 
-// leaseField returns the field for the lease of limits that all callers share.
-func leaseField(name, label string, in form.Input) templates.FormField {
-	f := form.TextField(name, label, "no lease", 15, in)
-	f.Hint = "Lambda environments hold a share for this long and ask Valkey less often. At most a " +
-		"quarter of the shortest window; log algorithm only."
-	return f
-}
-
 func (f *allCallersForm) setError(e policy.FieldError) bool {
 	return setFieldError(e, "", f.fields(), nil) ||
 		f.perIP.SetError(e, "perIP.limits") || f.global.SetError(e, "global.limits")
@@ -141,8 +128,6 @@ func (f *allCallersForm) view(set *policy.Set) templates.Form {
 			f.global.View("Global limits", "For every call except from exempt addresses."),
 		},
 		Rare: []templates.RareFields{
-			{Summary: "Lease of global limits", Fields: []templates.FormField{
-				leaseField("globalLease", "Lease of global limits", f.globalLease)}},
 			{Summary: "Refused, allowed and exempt addresses", Fields: []templates.FormField{
 				form.AreaField("deny", "Refused addresses", "Calls from here are refused.", f.deny),
 				form.AreaField("allow", "Allowed addresses", "If set, calls from elsewhere are refused.",

@@ -184,14 +184,14 @@ const maxRuleCounts = 50
 
 func ruleLimits(r policy.Route) []string {
 	var texts []string
-	add := func(scope string, limits []limiter.Limit, lease policy.Duration) {
+	add := func(scope string, limits []limiter.Limit) {
 		for _, text := range policydoc.Each(limits) {
-			texts = append(texts, scope+": "+text+policydoc.LeaseText(lease))
+			texts = append(texts, scope+": "+text)
 		}
 	}
-	add("each caller", r.PerKey, 0)
-	add("each address", r.PerIP, 0)
-	add("all callers together", r.Shared, r.SharedLease)
+	add("each caller", r.PerKey)
+	add("each address", r.PerIP)
+	add("all callers together", r.Shared)
 	return texts
 }
 

@@ -34,7 +34,6 @@ type ruleForm struct {
 	perKey    form.LimitList
 	perIP     form.LimitList
 	shared    form.LimitList
-	lease     form.Input // of shared
 }
 
 // ruleEdit returns the edit of the rule that the request names, or of a new rule if it
@@ -77,7 +76,6 @@ func (f *ruleForm) fields() form.Table {
 		{Name: "settleMax", Input: &f.settleMax, Max: maxLen},
 		{Name: "overdraw", Input: &f.overdraw, Max: maxLen},
 		{Name: "mode", Input: &f.mode, Max: maxLen},
-		{Name: "lease", Input: &f.lease, Max: maxLen, Path: "sharedLease"},
 	}
 }
 
@@ -109,7 +107,6 @@ func (f *ruleForm) fill(set *policy.Set) bool {
 	f.perKey = form.NewLimitList("perKey", r.PerKey)
 	f.perIP = form.NewLimitList("perIP", r.PerIP)
 	f.shared = form.NewLimitList("shared", r.Shared)
-	f.lease.Text = form.LeaseText(r.SharedLease)
 	return true
 }
 
@@ -130,7 +127,6 @@ func (f *ruleForm) apply(next *policy.Set) bool {
 		Cost:   f.cost.Whole("Enter the cost of a call, 0 for free.", 0, limiter.MaxRequests),
 		Settle: f.settle.Text != "", Mode: policy.Mode(f.mode.Text),
 		PerKey: f.perKey.Limits(), PerIP: f.perIP.Limits(), Shared: f.shared.Limits(),
-		SharedLease: f.lease.Lease(),
 	}
 	if trim(f.settleMax.Text) != "" {
 		r.SettleMax = f.settleMax.Whole("", 1, limiter.MaxRequests)
@@ -194,8 +190,6 @@ func (f *ruleForm) view(*policy.Set) templates.Form {
 			form.Rare(f.shared.View("Global limits", "For calls of this rule.")),
 		},
 		Rare: []templates.RareFields{
-			{Summary: "Lease of the global limits",
-				Fields: []templates.FormField{leaseField("lease", "Lease of the global limits", f.lease)}},
 			{Summary: "Settlement", Fields: []templates.FormField{settle, settleMax, overdraw}},
 			{Summary: "One API or stage", Fields: []templates.FormField{
 				form.TextField("api", "API id", "any", routing.MaxAPILen, f.api),

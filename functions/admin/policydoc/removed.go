@@ -1,0 +1,11 @@
+package policydoc
+
+// removed has what to write in place of fields that policies had once, by their names.
+var removed = map[string]string{
+	"lease":       "leave it out, every call asks the one count in Valkey",
+	"sharedLease": "leave it out, every call asks the one count in Valkey",
+}
+
+// Instead says what to write in place of a field that policies had once; empty for any
+// other name.
+func Instead(field string) string { return removed[field] }
