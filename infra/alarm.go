@@ -235,11 +235,3 @@ func (s *Stack) nodeAlarms() []alarm {
 	}
 	return alarms
 }
-
-// metrics returns the number of metrics that CloudWatch bills for the alarm.
-func (a alarm) metrics() int {
-	if expression, ok := a.metric.(awscloudwatch.MathExpression); ok {
-		return len(*expression.UsingMetrics())
-	}
-	return 1
-}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"os"
@@ -165,14 +164,7 @@ func compareGolden(t *testing.T, tool string, resources map[string]any) {
 			kept[id] = map[string]any{"Type": r["Type"], "Properties": r["Properties"]}
 		}
 	}
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", " ")
-	if err := encoder.Encode(map[string]any{"Resources": kept}); err != nil {
-		t.Fatal(err)
-	}
-	got := normalised(stamped.ReplaceAll(b.Bytes(), []byte("$1")))
+	got := stamped.ReplaceAll(encoded(t, kept), []byte("$1"))
 	file := filepath.Join("golden", "attach", tool+".json")
 	if *update {
 		if err := os.WriteFile(file, got, 0o600); err != nil {

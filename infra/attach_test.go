@@ -3,9 +3,7 @@ package main
 import (
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -316,53 +314,4 @@ func TestAttachByServerlessFramework(t *testing.T) {
 	got.RESTIdentity, got.HTTPIdentity = source(rest["identitySource"]), source(http["identitySource"])
 	got.Payload, got.Simple = text(http["payloadVersion"]), text(http["enableSimpleResponses"])
 	same(t, got)
-}
-
-// docs/attach.md shows every snippet by its path.
-func TestAttachIsDocumented(t *testing.T) {
-	entries, err := os.ReadDir("attach")
-	if err != nil {
-		t.Fatal(err)
-	}
-	document := string(read(t, filepath.Join("..", "docs", "attach.md")))
-	for _, entry := range entries {
-		if !strings.Contains(document, "infra/attach/"+entry.Name()) {
-			t.Errorf("want infra/attach/%s in docs/attach.md", entry.Name())
-		}
-	}
-}
-
-// docs/attach.md states the right number of steps for each tool.
-func TestAttachStepsAreCounted(t *testing.T) {
-	document := string(read(t, filepath.Join("..", "docs", "attach.md")))
-	step, forRESTAlone := regexp.MustCompile(`(?m)^\d+\. .*$`), regexp.MustCompile(`^\d+\. REST:`)
-	for tool, section := range map[string]string{
-		"CDK in Go": "CDK in Go", "CDK in TypeScript": "CDK in TypeScript or Python",
-		"CDK in Python":  "CDK in TypeScript or Python",
-		"CloudFormation": "CloudFormation", "SAM": "SAM", "Terraform": "Terraform",
-		"Serverless Framework": "Serverless Framework",
-	} {
-		_, text, found := strings.Cut(document, "\n## "+section+"\n")
-		text, _, _ = strings.Cut(text, "\n## ")
-		steps := step.FindAllString(text, -1)
-		both := 0
-		for i, line := range steps {
-			number, _, _ := strings.Cut(line, ".")
-			equal(t, tool+": number", number, i+1)
-			_, behind, _ := strings.Cut(text, line)
-			following, _, _ := strings.Cut(behind, fmt.Sprintf("\n%d. ", i+2))
-			if !forRESTAlone.MatchString(line) || strings.Contains(line+following, "HTTP:") {
-				both++
-			}
-		}
-		want := fmt.Sprint(len(steps))
-		if both < len(steps) {
-			want = fmt.Sprintf("%d REST, %d HTTP", len(steps), both)
-		}
-		row := regexp.MustCompile(`(?m)^\| ` + tool + ` \|.*\| ` + want + ` \|[^|]*\|$`)
-		if !found || len(steps) < 2 || !row.MatchString(document) {
-			t.Errorf("%s has %d steps, %d of them for an HTTP API too: want a row of the table with %q", tool,
-				len(steps), both, want)
-		}
-	}
 }

@@ -20,7 +20,6 @@ import (
 type build struct {
 	root string
 	once sync.Once
-	ran  bool
 	err  error
 }
 
@@ -58,7 +57,6 @@ func (b *build) code(name string) awslambda.Code {
 
 func (b *build) run() error {
 	b.once.Do(func() {
-		b.ran = true
 		command := exec.Command(filepath.Join(b.root, "scripts", "build"))
 		command.Env = append(os.Environ(), "GOARCH=arm64")
 		if output, err := command.CombinedOutput(); err != nil {

@@ -12,11 +12,12 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/jsii-runtime-go"
 
-	"tidegate/infra/cost"
 	"tidegate/internal/telemetry"
 )
 
 const (
+	// eventBridge is the value of the flag crossings that names the event bus.
+	eventBridge    = "eventbridge"
 	forwardMemory  = 128
 	forwardTimeout = 30 // seconds: three attempts of a batch
 	// failureDays is SQS's maximum retention of a message.
@@ -82,7 +83,7 @@ func (s *Stack) newForward() *forward {
 // newTarget sets the target of the events, creates the topic unless the target is the
 // event bus, and returns the rights to publish to it.
 func (f *forward) newTarget(s *Stack) []awsiam.PolicyStatement {
-	if s.props.Crossings == cost.EventBridge {
+	if s.props.Crossings == eventBridge {
 		f.target = s.FormatArn(&awscdk.ArnComponents{Service: jsii.String("events"),
 			Resource: jsii.String("event-bus"), ResourceName: jsii.String("default")})
 		return []awsiam.PolicyStatement{statement("Events", jsii.Strings("events:PutEvents"),

@@ -42,14 +42,11 @@ func run(out io.Writer) error {
 	if given["stage"] == "" {
 		fmt.Fprintln(out, "This is stage dev. -c stage=NAME chooses another one.")
 	}
-	stack, err := synthesise(app, props, build.code)
+	_, err = synthesise(app, props, build.code)
 	if build.err != nil {
 		return build.err // the CDK's own error does not have the cause
 	}
-	if err != nil || !build.ran {
-		return err
-	}
-	return stack.cost().Print(out, stack.alternatives()...)
+	return err
 }
 
 // codeOf returns the zip of a function by its name.

@@ -213,26 +213,3 @@ func TestTemplatesFollowTheSchemas(t *testing.T) {
 		t.Errorf("got %d resources, want at least 200", checked)
 	}
 }
-
-// What CloudFormation would refuse is found.
-func TestSchemasRefuse(t *testing.T) {
-	for want, r := range map[string]map[string]any{
-		"A: unknown type AWS::No::Type":                        {"Type": "AWS::No::Type"},
-		"A.Title: unknown property":                            bucket("Title", "x"),
-		"A.BucketEncryption.ServerSideEncryptionConfiguration": bucket("BucketEncryption", map[string]any{}),
-		"A.VersioningConfiguration.Status: On is none of": bucket("VersioningConfiguration",
-			map[string]any{"Status": "On"}),
-		"A.ObjectLockEnabled: strconv":  bucket("ObjectLockEnabled", "yes"),
-		"A.Tags: team is no array":      bucket("Tags", "team"),
-		"A.BucketName: [a] is no strin": bucket("BucketName", []any{"a"}),
-	} {
-		got := strings.Join(schemasOf(t).check(map[string]any{"A": r}), "\n")
-		if !strings.Contains(got, want) {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
-}
-
-func bucket(name string, value any) map[string]any {
-	return map[string]any{"Type": "AWS::S3::Bucket", "Properties": map[string]any{name: value}}
-}

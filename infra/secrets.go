@@ -35,14 +35,6 @@ func (s *Stack) newSecrets() *secrets {
 	return made
 }
 
-// count returns the number of secrets, for the bill.
-func (s *secrets) count() int {
-	if s.password == nil {
-		return 1
-	}
-	return 2
-}
-
 func (s *Stack) secret(id, name, description string, length int) awssecretsmanager.CfnSecret {
 	return awssecretsmanager.NewCfnSecret(s.Stack, &id, &awssecretsmanager.CfnSecretProps{
 		Name:        jsii.String(s.props.Name() + "/" + name),

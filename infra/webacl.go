@@ -11,9 +11,6 @@ import (
 // authenticated or not.
 const floodLimit = 10_000
 
-// webACLRules is the number of rules, for the bill.
-const webACLRules = 2
-
 // newWebACL guards the stage of a REST API. An HTTP API cannot have a web ACL.
 func (s *Stack) newWebACL(api awsapigateway.RestApi) {
 	acl := awswafv2.NewCfnWebACL(s.Stack, jsii.String("WebAcl"), &awswafv2.CfnWebACLProps{

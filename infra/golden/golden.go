@@ -1,6 +1,6 @@
-// Package golden has the templates that the CDK synthesises, with the word HASH in place
-// of hashes. go test ./infra -run TestGolden -update rewrites them. The emulators under
-// local configure themselves from Dev, so that a local run equals a deployment.
+// Package golden has parts of the templates that the CDK synthesises, with the word HASH
+// in place of hashes. go test ./infra -run TestGolden -update rewrites them. The emulators
+// under local configure themselves from Dev, so that a local run equals a deployment.
 package golden
 
 import (
@@ -10,12 +10,13 @@ import (
 	"strings"
 )
 
-// Dev is the template of a stack with every flag at its default.
+// Dev has the APIs and the functions' environments of a stack with every flag at its
+// default.
 //
 //go:embed dev.json
 var Dev []byte
 
-// Prod is the template of a stack in stage prod with every option on.
+// Prod has the functions' environments of a stack in stage prod with every option on.
 //
 //go:embed prod.json
 var Prod []byte
