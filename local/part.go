@@ -34,13 +34,12 @@ type stdio struct {
 }
 
 var parts = []part{
-	{"secrets", writeSecrets},    // generates the secrets of this composition, once
-	{"setup", setUp},             // creates the Valkey cluster and the demo keys
-	{"function", serveFunction},  // runs a Lambda function as one environment of a gateway's
-	{"gateway", serveGateway},    // runs the API Gateway emulators for such functions
-	{"ready", printReady},        // prints addresses and credentials as JSON
-	{"health", checkHealth},      // requests the health at a URL
-	{"toxiproxy", callToxiproxy}, // sends METHOD PATH [JSON] to the toxiproxy of this container
+	{"secrets", writeSecrets},   // generates the secrets of this composition, once
+	{"setup", setUp},            // creates the Valkey cluster and the demo keys
+	{"function", serveFunction}, // runs a Lambda function as one environment of a gateway's
+	{"gateway", serveGateway},   // runs the API Gateway emulators for such functions
+	{"ready", printReady},       // prints addresses and credentials as JSON
+	{"health", checkHealth},     // requests the health at a URL
 }
 
 // partOf returns the part that the first argument names.
@@ -246,32 +245,4 @@ func checkHealth(ctx context.Context, args []string, _ stdio) error {
 	ctx, cancel := context.WithTimeout(ctx, containerTimeout)
 	defer cancel()
 	return remote.Healthy(ctx, http.DefaultClient, args[0])
-}
-
-const toxiproxyURL = "http://127.0.0.1:8474"
-
-// callToxiproxy sends a request to a proxy whose port is open only within its container.
-func callToxiproxy(ctx context.Context, args []string, stdio stdio) error {
-	if len(args) < 2 || len(args) > 3 {
-		return errors.New("pass METHOD PATH [JSON], such as GET /proxies")
-	}
-	ctx, cancel := context.WithTimeout(ctx, containerTimeout)
-	defer cancel()
-	body := strings.NewReader(strings.Join(args[2:], ""))
-	r, err := http.NewRequestWithContext(ctx, args[0], toxiproxyURL+args[1], body) //nolint:gosec // of this container alone
-	if err != nil {
-		return fmt.Errorf("request to toxiproxy: %w", err)
-	}
-	response, err := http.DefaultClient.Do(r) //nolint:gosec // of this container alone
-	if err != nil {
-		return fmt.Errorf("request to toxiproxy: %w", err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	if _, err := io.Copy(stdio.out, response.Body); err != nil {
-		return fmt.Errorf("request to toxiproxy: %w", err)
-	}
-	if response.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("toxiproxy answered %s", response.Status)
-	}
-	return nil
 }

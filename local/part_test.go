@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"io/fs"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -25,7 +24,7 @@ import (
 func composedSecrets(t *testing.T) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
-	succeed(t, "secrets", "-dir", folder, "-nodes", "cluster:6401,cluster:6402")
+	succeed(t, "secrets", "-dir", folder, "-nodes", "valkey-1:6401,valkey-2:6402")
 	return folder
 }
 
@@ -62,14 +61,14 @@ func TestSecrets(t *testing.T) {
 			t.Errorf("%s: %v, %v, want %v", file, info, err, mode)
 		}
 	}
-	succeed(t, "secrets", "-dir", folder, "-nodes", "cluster:6401,cluster:6402")
+	succeed(t, "secrets", "-dir", folder, "-nodes", "valkey-1:6401,valkey-2:6402")
 	if again, err := readEnv(filepath.Join(folder, checkFile)); err != nil ||
 		again["KEY_PEPPER"] != check["KEY_PEPPER"] {
 		t.Errorf("the second run replaced the secrets: %v, %v", again, err)
 	}
 	user, err := userOf(check["VALKEY_URL"])
 	if err != nil || user.Name != "check" ||
-		!strings.HasSuffix(check["VALKEY_URL"], "@cluster:6401,cluster:6402?cluster=true") {
+		!strings.HasSuffix(check["VALKEY_URL"], "@valkey-1:6401,valkey-2:6402?cluster=true") {
 		t.Errorf("VALKEY_URL of %q: %v", user.Name, err)
 	}
 	url := valkeytest.StartWith(t, "--aclfile", filepath.Join(folder, usersFile))
@@ -189,39 +188,11 @@ func TestErrorsOfParts(t *testing.T) {
 		{[]string{"ready", "-secrets", nowhere}, "read the ready file"},
 		{[]string{"health"}, "pass one URL"},
 		{[]string{"health", "http://127.0.0.1:1/"}, "health"},
-		{[]string{"toxiproxy", "GET"}, "METHOD PATH"},
 		{[]string{"function", "-no-such-flag"}, "no-such-flag"},
 	} {
 		code, _, errOut := runToEnd(t, c.args...)
 		if code != 1 || !strings.Contains(errOut, c.want) {
 			t.Errorf("%v: exit status %d, %q, want 1 and %q", c.args, code, errOut, c.want)
-		}
-	}
-}
-
-// Every node of compose.yaml has a proxy on the port that it announces.
-func TestProxiesOfEveryNode(t *testing.T) {
-	text, err := os.ReadFile("toxiproxy.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	composed, err := os.ReadFile("compose.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var proxies []struct {
-		Name, Listen, Upstream string
-		Enabled                bool
-	}
-	if err := json.Unmarshal(text, &proxies); err != nil || len(proxies) != 6 {
-		t.Fatalf("%v: %d proxies", err, len(proxies))
-	}
-	for _, p := range proxies {
-		_, port, _ := net.SplitHostPort(p.Listen)
-		if !p.Enabled || p.Upstream != p.Name+":"+port ||
-			!strings.Contains(string(composed), "cluster:"+port) ||
-			!strings.Contains(string(composed), p.Upstream) {
-			t.Errorf("%+v does not match compose.yaml", p)
 		}
 	}
 }

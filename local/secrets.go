@@ -38,7 +38,6 @@ type secrets struct {
 	check, admin, setup, replica string // passwords of Valkey's users
 	login                        *login
 	nodes                        []string
-	announce                     string // the nodes' host name for clients
 }
 
 // writeSecrets generates the secrets unless they exist.
@@ -50,13 +49,11 @@ func writeSecrets(_ context.Context, args []string, io stdio) error {
 	}
 	f := partFlags("secrets", io)
 	f.StringVar(&folder, "dir", "/secrets", "`folder` to write to")
-	f.StringVar(&nodes, "nodes", "",
-		"`host:port,…` by which functions reach Valkey; the host is what the nodes announce")
+	f.StringVar(&nodes, "nodes", "", "`host:port,…` by which functions reach Valkey")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
 	s.nodes = strings.Split(nodes, ",")
-	s.announce, _, _ = strings.Cut(s.nodes[0], ":")
 	if _, err := os.Stat(filepath.Join(folder, adminFile)); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -105,8 +102,8 @@ func (s *secrets) users() string {
 	return text.String()
 }
 
-// config returns the configuration that all servers share. They announce a host name
-// instead of an address, so that the name can be a proxy in a client's container.
+// config returns the configuration that all servers share. Each announces a host name of
+// its own instead of an address, which a container may lose.
 func (s *secrets) config() string {
 	return `dir /data
 aclfile /secrets/` + usersFile + `
@@ -117,7 +114,6 @@ maxmemory-policy volatile-lfu
 cluster-enabled yes
 cluster-node-timeout 2000
 cluster-require-full-coverage no
-cluster-announce-hostname ` + s.announce + `
 cluster-preferred-endpoint-type hostname
 repl-diskless-sync-delay 0
 masteruser replica

@@ -12,7 +12,7 @@ import (
 // address changes.
 func TestOnAServerlessCache(t *testing.T) {
 	cache := valkeytest.StartServerless(t)
-	w := open(t, cache.URL(), lockedStore(t, s3test.StartRules(t)), false)
+	w := open(t, cache.URL(), must(OpenStore(s3test.Start(t).Address()))(t), false)
 	w.plan(t, 10)
 	cache.Swap(2)
 	k := w.create(t, "acme")

@@ -11,16 +11,16 @@ import (
 	"tidegate/internal/testing/s3test"
 )
 
-// onEveryStore runs a test on a folder and on an S3 server.
+// onEveryStore runs a test on a folder, and on an S3 server without and with TLS.
 func onEveryStore(t *testing.T, test func(*testing.T, Store)) {
 	t.Helper()
 	t.Run("folder", func(t *testing.T) { test(t, must(OpenStore(t.TempDir()))(t)) })
-	t.Run("rules", func(t *testing.T) { test(t, lockedStore(t, s3test.StartRules(t))) })
 	t.Run("s3", func(t *testing.T) { test(t, must(OpenStore(s3test.Start(t).Address()))(t)) })
+	t.Run("s3 with TLS", func(t *testing.T) { test(t, storeWithTLS(t, s3test.StartTLS(t))) })
 }
 
-// lockedStore returns a store in a bucket with Object Lock.
-func lockedStore(t *testing.T, server *s3test.Rules) Store {
+// storeWithTLS returns a store that trusts the server.
+func storeWithTLS(t *testing.T, server *s3test.Server) Store {
 	t.Helper()
 	return newBucket(must(parseS3(server.Address()))(t), server.Client().Transport)
 }
@@ -29,16 +29,16 @@ func lockedStore(t *testing.T, server *s3test.Rules) Store {
 // longer fails.
 func TestMomentaryRefusals(t *testing.T) {
 	for name, c := range map[string]struct {
-		refuse func(*s3test.Rules)
+		refuse func(*s3test.Server)
 		fails  bool
 	}{
-		"conflict":      {refuse: func(r *s3test.Rules) { r.Conflict(5) }},
-		"slow down":     {refuse: func(r *s3test.Rules) { r.SlowDown(1) }},
-		"too long slow": {refuse: func(r *s3test.Rules) { r.SlowDown(s3Attempts) }, fails: true},
+		"conflict":      {refuse: func(r *s3test.Server) { r.Conflict(5) }},
+		"slow down":     {refuse: func(r *s3test.Server) { r.SlowDown(1) }},
+		"too long slow": {refuse: func(r *s3test.Server) { r.SlowDown(s3Attempts) }, fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := s3test.StartRules(t)
-			s := lockedStore(t, server)
+			server := s3test.StartTLS(t)
+			s := storeWithTLS(t, server)
 			c.refuse(server)
 			if err := s.Create(t.Context(), entryName(1, 1), []byte("a")); (err != nil) != c.fails {
 				t.Errorf("create: got %v, want an error: %t", err, c.fails)
@@ -132,19 +132,14 @@ func TestAddresses(t *testing.T) {
 }
 
 // Of concurrent replaces of one object, the one with the greatest content is left, since
-// each keeps a greater one. On versitygw they come one after another: it reads an object's
-// tag and its content apart, so a replace may get the tag of one and the content of another.
+// each keeps a greater one.
 func TestReplaceKeeps(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, s Store) {
 		var wait sync.WaitGroup
-		start := wait.Go
-		if t.Name() == "TestReplaceKeeps/s3" {
-			start = func(replace func()) { replace() }
-		}
 		for _, i := range rand.Perm(16) {
 			content := []byte{0x80 + byte(i)}
 			keep := func(stored []byte) bool { return bytes.Compare(stored, content) > 0 }
-			start(func() {
+			wait.Go(func() {
 				if err := s.Replace(t.Context(), checkpointName(7), content, keep); err != nil {
 					t.Error(err)
 				}

@@ -134,15 +134,16 @@ func build(t *testing.T, function string) string {
 func (w *world) start(s3 *s3test.Server, valkeyURL, binary, restore string, number int) *environment {
 	t := w.t
 	t.Helper()
-	e := &environment{gates: &gates{}, binary: fmt.Sprint(binary, number)}
+	e := &environment{gates: &gates{s3: s3}, binary: fmt.Sprint(binary, number)}
 	if err := os.Link(binary, e.binary); err != nil {
 		t.Fatal(err)
 	}
-	bucket, endpoint, _ := strings.Cut(s3.Address(), "endpoint=")
+	e.store = valkeytest.StartProxy(t, s3.Listener.Addr().String(), nil)
+	e.store.EndClient(e.pass, e.kill)
 	variables := map[string]string{
 		"VALKEY_URL": valkeyURL, "KEY_PEPPER": string(pepper),
 		"ADMIN_USER": "ada", "ADMIN_PASSWORD": "a password of this test",
-		"JOURNAL": bucket + "endpoint=" + e.startS3(t, endpoint, e.kill), "JOURNAL_RESTORE": restore,
+		"JOURNAL": s3.AddressAt("http://" + e.store.Address()), "JOURNAL_RESTORE": restore,
 		"AWS_ACCESS_KEY_ID":     os.Getenv("AWS_ACCESS_KEY_ID"),
 		"AWS_SECRET_ACCESS_KEY": os.Getenv("AWS_SECRET_ACCESS_KEY"),
 	}

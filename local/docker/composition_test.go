@@ -19,9 +19,6 @@ const (
 	commandTimeout = time.Minute
 )
 
-// files are the composition with its journal.
-var files = []string{"../compose.yaml", "../compose.journal.yaml"}
-
 // composition is a running composition.
 type composition struct {
 	project  string
@@ -74,10 +71,7 @@ func (c *composition) down(t *testing.T) {
 // compose runs docker compose on this composition and returns its standard output. After
 // an error it returns standard error too.
 func (c *composition) compose(ctx context.Context, words ...string) (string, error) {
-	all := []string{"compose", "--project-name", c.project}
-	for _, file := range files {
-		all = append(all, "--file", file)
-	}
+	all := []string{"compose", "--project-name", c.project, "--file", "../compose.yaml"}
 	cmd := exec.CommandContext(ctx, "docker", append(all, words...)...)
 	cmd.Env = append(os.Environ(), "REST_PORT=", "HTTP_PORT=", "ADMIN_PORT=")
 	return output(cmd)

@@ -15,7 +15,7 @@ import (
 )
 
 // The composition starts. A key is denied after ten calls on the REST API, and then on the
-// HTTP API, an edit acts on the next call, and the journal has it.
+// HTTP API, an edit acts on the next call, and the audit has it.
 func TestContainers(t *testing.T) {
 	c := up(t)
 	t.Run("hardened", func(t *testing.T) { checkHardened(t, c) })

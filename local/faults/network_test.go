@@ -4,13 +4,9 @@ package faults
 
 import (
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 	"time"
-
-	toxiproxy "github.com/Shopify/toxiproxy/v2"
-	"github.com/rs/zerolog"
 
 	"tidegate/internal/limiter"
 	"tidegate/internal/testing/valkeytest"
@@ -110,53 +106,30 @@ func TestLostReply(t *testing.T) {
 		fmt.Sprintf("%d lost replies: each counts %d at most, 0 calls fail", rounds, most))
 }
 
-// toxic starts a proxy to the server. A test can add toxics, which delay or break its
-// traffic.
-func toxic(t *testing.T, w *world) *toxiproxy.Proxy {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	_ = listener.Close() // frees the address for the proxy
-	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	p := toxiproxy.NewProxy(server, "valkey", address, strings.TrimPrefix(w.url, "valkey://"))
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.Stop)
-	return p
-}
-
-func add(t *testing.T, p *toxiproxy.Proxy, toxic string) {
-	t.Helper()
-	if _, err := p.Toxics.AddToxicJson(strings.NewReader(toxic)); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestLatencyAndResets(t *testing.T) {
 	skipUnlessFaults(t)
 	const deadline = 150 * time.Millisecond // 3/2 of VALKEY_TIMEOUT
 	w, _ := oneServer(t)
 	var figures []string
-	for _, c := range []struct{ name, toxic string }{
-		{"30 ms", `{"type":"latency","attributes":{"latency":30,"jitter":10}}`},
-		{"1 s", `{"type":"latency","attributes":{"latency":1000}}`},
-		{"RST after 5 ms", `{"type":"reset_peer","attributes":{"timeout":5}}`},
-		{"no answer at all", `{"type":"timeout","attributes":{"timeout":0}}`},
-		{"1 kB/s", `{"type":"bandwidth","attributes":{"rate":1}}`},
+	for _, c := range []struct {
+		name  string
+		fault valkeytest.Fault
+	}{
+		{"30 ms", valkeytest.Fault{Delay: 30 * time.Millisecond, Jitter: 10 * time.Millisecond}},
+		{"1 s", valkeytest.Fault{Delay: time.Second}},
+		{"RST after 5 ms", valkeytest.Fault{Delay: 5 * time.Millisecond, Reset: true}},
+		{"no answer at all", valkeytest.Fault{Silent: true}},
+		{"1 kB/s", valkeytest.Fault{Rate: 1000}},
 	} {
-		p := toxic(t, w)
-		f := startFleet(t, "valkey://"+p.Listen, fleetOptions{environments: 2, timeout: deployed})
+		p := valkeytest.StartProxy(t, w.url, nil)
+		f := startFleet(t, p.URL(), fleetOptions{environments: 2, timeout: deployed})
 		l := &load{fleet: f, callers: w.callers(t, 10, "open", "closed"), rate: 50, workers: 2}
 		l.begin(t)
 		during(t, time.Second)
-		add(t, p, c.toxic)
+		p.SetFault(c.fault)
 		harmed := l.now()
 		during(t, 3*time.Second)
-		p.Toxics.ResetToxics(t.Context())
+		p.SetFault(valkeytest.Fault{})
 		cured := l.now()
 		during(t, 2*time.Second)
 		outcomes := l.end()
@@ -178,6 +151,6 @@ func TestLatencyAndResets(t *testing.T) {
 		figures = append(figures, fmt.Sprintf("%s: p99 %s, %d of %d degraded", c.name, ms(m.p99),
 			m.degraded, m.calls))
 	}
-	report(t, "latency, RST (toxiproxy)", "p99 ≤ deadline + 10 ms = 160 ms; 0 5xx",
+	report(t, "latency, RST, silence, 1 kB/s", "p99 ≤ deadline + 10 ms = 160 ms; 0 5xx",
 		strings.Join(figures, "; ")+"; 0 5xx")
 }

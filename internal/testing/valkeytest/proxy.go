@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
@@ -12,7 +13,8 @@ import (
 	"time"
 )
 
-// Proxy passes data between clients and a server, and injects faults on request.
+// Proxy passes data between clients and a server, such as Valkey or S3, and injects faults
+// on request.
 type Proxy struct {
 	listener net.Listener
 	target   string
@@ -28,6 +30,20 @@ type Proxy struct {
 	admit  func(login []byte) bool
 	ends   func() (before, after bool)
 	end    func()
+	fault  Fault
+	// changed is closed when the fault changes.
+	changed chan struct{}
+}
+
+// Fault harms every connection of a Proxy. The zero value harms none.
+type Fault struct {
+	Delay  time.Duration // of each reply, shorter or longer by up to Jitter
+	Jitter time.Duration
+	// Rate is the number of bytes of replies in a second; 0 for no bound.
+	Rate   int
+	Silent bool // replies do not arrive
+	Reset  bool // replies are replaced by an RST
+	Refuse bool // requests end their connection
 }
 
 // link is one connection through the proxy.
@@ -49,7 +65,7 @@ func StartProxy(t testing.TB, url string, secure *tls.Config) *Proxy {
 		listener = tls.NewListener(listener, secure)
 	}
 	p := &Proxy{listener: listener, target: strings.TrimPrefix(url, "valkey://"), ended: make(chan struct{}),
-		links: map[*link]bool{}}
+		links: map[*link]bool{}, changed: make(chan struct{})}
 	var running sync.WaitGroup
 	running.Go(func() { p.accept(&running) })
 	t.Cleanup(func() {
@@ -109,6 +125,15 @@ func (p *Proxy) EndClient(ends func() (before, after bool), end func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ends, p.end = ends, end
+}
+
+// SetFault replaces the fault. Replies that the last one holds back go on at once.
+func (p *Proxy) SetFault(f Fault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fault = f
+	close(p.changed)
+	p.changed = make(chan struct{})
 }
 
 // Redirect makes new connections reach the server at url, as the name of a primary does
@@ -180,6 +205,8 @@ var (
 	errDropped  = errors.New("the reply is dropped")
 	errRejected = errors.New("the login is rejected")
 	errEnded    = errors.New("the client ends")
+	errRefused  = errors.New("the connection is refused")
+	errReset    = errors.New("the connection is reset")
 )
 
 // pass copies the data that inspect returns from one side to the other. It ends the link
@@ -207,8 +234,11 @@ func (p *Proxy) pass(l *link, from io.Reader, to io.Writer, inspect func(*link, 
 func (p *Proxy) request(l *link, data []byte) ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if l.silent {
+	switch {
+	case l.silent:
 		return nil, nil
+	case p.fault.Refuse:
+		return nil, errRefused
 	}
 	if p.admit != nil && bytes.Contains(data, []byte("AUTH")) && !p.admit(data) {
 		_, _ = l.client.Write([]byte("-WRONGPASS invalid username-password pair\r\n")) // the link ends
@@ -220,7 +250,7 @@ func (p *Proxy) request(l *link, data []byte) ([]byte, error) {
 			p.end()
 			return nil, errEnded
 		}
-		l.ends = after
+		l.ends = l.ends || after
 	}
 	if p.drops > 0 && bytes.Contains(data, p.word) {
 		p.drops--
@@ -230,12 +260,15 @@ func (p *Proxy) request(l *link, data []byte) ([]byte, error) {
 }
 
 func (p *Proxy) reply(l *link, data []byte) ([]byte, error) {
-	p.awaitDelay(l)
+	p.awaitDelay(l, len(data))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case l.silent:
+	case l.silent, p.fault.Silent:
 		return nil, nil
+	case p.fault.Reset:
+		reset(l.client)
+		return nil, errReset
 	case l.drop:
 		return nil, errDropped
 	case l.ends:
@@ -245,22 +278,40 @@ func (p *Proxy) reply(l *link, data []byte) ([]byte, error) {
 	return data, nil
 }
 
-// awaitDelay waits until the link's first reply may pass.
-func (p *Proxy) awaitDelay(l *link) {
+// reset makes the end of a connection an RST.
+func reset(c net.Conn) {
+	if secure, ok := c.(*tls.Conn); ok {
+		c = secure.NetConn()
+	}
+	if plain, ok := c.(*net.TCPConn); ok {
+		_ = plain.SetLinger(0) // it may be closed already
+	}
+}
+
+// awaitDelay waits until a reply of n bytes may pass.
+func (p *Proxy) awaitDelay(l *link, n int) {
 	p.mu.Lock()
-	delay := p.delay
-	if l.replied {
-		delay = 0
+	f, changed := p.fault, p.changed
+	delay := f.Delay
+	if f.Jitter > 0 {
+		delay += time.Duration(rand.Int64N(int64(2*f.Jitter))) - f.Jitter
+	}
+	if f.Rate > 0 {
+		delay += time.Duration(n) * time.Second / time.Duration(f.Rate)
+	}
+	if !l.replied {
+		delay += p.delay
 	}
 	l.replied = true
 	p.mu.Unlock()
-	if delay == 0 {
+	if delay <= 0 {
 		return
 	}
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+	case <-changed:
 	case <-p.ended:
 	}
 }
