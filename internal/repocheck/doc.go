@@ -1,4 +1,3 @@
-// Package repocheck tests that the pages match the repository: links, paths, commands,
-// flags and tests that they name exist, and the diagram of imports is up to date. It also
-// tests the scripts' help and their messages about missing programs.
+// Package repocheck tests that links and paths in the pages exist, and that the diagram of
+// imports is up to date.
 package repocheck
