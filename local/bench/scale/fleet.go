@@ -1,10 +1,13 @@
 //go:build unix
 
-package scale
+package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -15,22 +18,31 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/store"
 	"tidegate/internal/usage"
-	"tidegate/local/bench/harness"
+	"tidegate/local/bench"
 )
 
-// fleet is a number of environments that check at the same time.
+// environments is the number of environments that check at the same time.
+const environments = 64
+
+// fleet is environments that check like those of the check function: on their own
+// connections, one call at a time.
 type fleet []*environment
 
-// newFleet connects n environments. They record usage if records is true.
-func newFleet(ctx context.Context, url string, n int, records bool) (fleet, error) {
+type environment struct {
+	client  valkey.Client
+	checker *enforce.Checker
+	usage   *usage.Recorder // nil to record nothing
+}
+
+func newFleet(ctx context.Context, server *bench.Server, records bool) (fleet, error) {
 	var f fleet
-	for range n {
-		client, err := store.Open(ctx, url, storeOptions(true))
+	for range environments {
+		client, err := store.Open(ctx, server.URL, bench.Options(true))
 		if err != nil {
-			f.close(ctx)
 			return nil, err
 		}
-		e := &environment{client: client, checker: enforce.NewChecker(client, apikey.Pepper(harness.Pepper))}
+		server.OnClose(client.Close)
+		e := &environment{client: client, checker: enforce.NewChecker(client, apikey.Pepper(bench.Pepper))}
 		if records {
 			e.usage = usage.NewRecorder(usage.Options{}, time.Now)
 		}
@@ -39,63 +51,31 @@ func newFleet(ctx context.Context, url string, n int, records bool) (fleet, erro
 	return f, nil
 }
 
-func (f fleet) close(ctx context.Context) {
-	f.flush(ctx)
-	for _, e := range f {
-		e.client.Close()
-	}
-}
-
-// flush sends all usage records.
-func (f fleet) flush(ctx context.Context) {
-	for _, e := range f {
-		if e.usage != nil {
-			e.usage.Flush(ctx, e.client)
-		}
-	}
-}
-
-// fleetResult is the result of one run of a fleet.
-type fleetResult struct {
-	calls, allowed int64
-	took           time.Duration
-}
-
-// checkTimes makes n checks. The calls take turns.
-func (f fleet) checkTimes(ctx context.Context, calls []enforce.Call, n int) (fleetResult, error) {
-	return f.run(ctx, calls, harness.Times(n))
-}
-
-// checkFor makes checks as fast as they are answered, for a time. The calls take turns.
-func (f fleet) checkFor(ctx context.Context, calls []enforce.Call, d time.Duration) (fleetResult, error) {
-	return f.run(ctx, calls, harness.For(d))
-}
-
-func (f fleet) run(ctx context.Context, turns []enforce.Call, more func(int) bool) (fleetResult, error) {
-	var made, allowed atomic.Int64
-	began := time.Now()
-	err := harness.Concurrently(len(f), more, func(worker, i int) error {
-		passed, err := f[worker].check(ctx, turns[i%len(turns)])
-		made.Add(1)
-		if passed {
-			allowed.Add(1)
+// run makes checks as long as more returns true. The calls take turns.
+func (f fleet) run(ctx context.Context, calls []enforce.Call, more func(int) bool) (made, allowed int64, err error) {
+	var all, passed atomic.Int64
+	err = bench.Concurrently(len(f), more, func(worker, i int) error {
+		ok, err := f[worker].check(ctx, calls[i%len(calls)])
+		all.Add(1)
+		if ok {
+			passed.Add(1)
 		}
 		return err
 	})
-	return fleetResult{calls: made.Load(), allowed: allowed.Load(), took: time.Since(began)}, err
+	return all.Load(), passed.Load(), err
 }
 
-// environment checks like an environment of the check function: on its own connections,
-// one call at a time.
-type environment struct {
-	client  valkey.Client
-	checker *enforce.Checker
-	usage   *usage.Recorder // nil to record nothing
-}
-
-// check reports whether a call is allowed. That of an unknown key is denied.
+// check reports whether a call is allowed. That of an unknown key is denied. The check
+// carries the usage records that are due.
 func (e *environment) check(ctx context.Context, call enforce.Call) (allowed bool, err error) {
-	with := e.piggyback()
+	var with *enforce.Piggyback
+	if e.usage != nil {
+		if batch := e.usage.Batch(time.Now()); batch != nil {
+			with = enforce.NewPiggyback(e.client, batch.Commands(e.client), func(results []valkey.ValkeyResult) {
+				batch.Acknowledge(results)
+			})
+		}
+	}
 	result, err := e.checker.Check(ctx, call, with)
 	with.Flush(ctx)
 	if errors.Is(err, policy.ErrUnknownKey) {
@@ -112,17 +92,44 @@ func (e *environment) check(ctx context.Context, call enforce.Call) (allowed boo
 	return result.Allowed, err
 }
 
-// piggyback returns the usage records that are due, to be sent in the flush of a check;
-// nil if none are due.
-func (e *environment) piggyback() *enforce.Piggyback {
-	if e.usage == nil {
-		return nil
+// cost is what checks cost the servers, in microseconds a check.
+type cost struct {
+	rate    float64 // checks a second
+	process float64 // processor time of all servers
+	script  float64 // thereof in scripts
+	hottest float64 // processor time of the busiest server
+	share   float64 // scripts of the busiest server, relative to an even share
+}
+
+// measure makes calls that are all allowed, or all denied, as fast as the fleet can. It
+// returns the run with the median processor time.
+func (f fleet) measure(ctx context.Context, o options, s *bench.Server, calls []enforce.Call, allowed bool) (cost, error) {
+	var runs []cost
+	for range o.repeats {
+		var made, passed int64
+		began := time.Now()
+		used, err := bench.During(ctx, s.Nodes, func() (err error) {
+			made, passed, err = f.run(ctx, calls, bench.For(o.slice))
+			return err
+		})
+		if err != nil {
+			return cost{}, err
+		}
+		if allowed && passed < made || !allowed && passed > 0 {
+			return cost{}, fmt.Errorf("%d of %d checks were allowed, want all or none", passed, made)
+		}
+		c := cost{rate: float64(made) / time.Since(began).Seconds()}
+		var scripts, most int64
+		for _, u := range used {
+			ran, took := u.Of("evalsha", "eval")
+			scripts, most = scripts+ran, max(most, ran)
+			c.process += bench.Micros(u.Processor) / float64(made)
+			c.script += bench.Micros(took) / float64(made)
+			c.hottest = max(c.hottest, bench.Micros(u.Processor)/float64(made))
+		}
+		c.share = float64(most) * float64(len(used)) / float64(scripts)
+		runs = append(runs, c)
 	}
-	batch := e.usage.Batch(time.Now())
-	if batch == nil {
-		return nil
-	}
-	return enforce.NewPiggyback(e.client, batch.Commands(e.client), func(results []valkey.ValkeyResult) {
-		batch.Acknowledge(results)
-	})
+	slices.SortFunc(runs, func(a, b cost) int { return cmp.Compare(a.process, b.process) })
+	return runs[len(runs)/2], nil
 }
