@@ -2,35 +2,85 @@
 
 // Command load calls a gateway at a rate that does not depend on its answers. It measures
 // latency from the time at which each call was due, and checks by the answers that no
-// rolling window admitted more than its limit. ./scripts/load builds the programs that it
-// needs and passes on its flags.
-//
-// The scheduler is our own. The library vegeta does not fit: it measures latency from the
-// time at which a worker sends a call, so its bounded workers hide a stalled target; and
-// its pacers cannot make bursts at given instants.
+// rolling window admitted more than its limit. scripts/load describes the flags.
 package main
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net/http"
+	"net/url"
 	"os"
 	"os/signal"
-	"regexp"
+	"sort"
 	"strconv"
+	"sync/atomic"
 	"syscall"
+	"text/tabwriter"
 	"time"
 
-	"tidegate/internal/limiter"
+	vegeta "github.com/tsenart/vegeta/v12/lib"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// options are the flags.
+type options struct {
+	scenario string
+	rate     float64 // calls a second
+	duration time.Duration
+	target   string
+	keys     []string
+	run      string // the script that starts a gateway
+}
+
+const (
+	timeout    = 10 * time.Second // of a call
+	maxRate    = 1_000_000
+	maxWorkers = 256
+	// localWorkers is the number of environments of a local gateway, which refuses calls
+	// beyond.
+	localWorkers = 50
+)
+
+func parseOptions(args []string) (options, error) {
+	var o options
+	f := flag.NewFlagSet("load", flag.ContinueOnError)
+	f.SetOutput(io.Discard) // run prints errors itself
+	f.StringVar(&o.scenario, "scenario", "steady", "")
+	f.Float64Var(&o.rate, "rate", 200, "")
+	f.DurationVar(&o.duration, "duration", 30*time.Second, "")
+	f.StringVar(&o.target, "target", "", "")
+	f.StringVar(&o.run, "run", "scripts/run", "")
+	f.Func("key", "", func(key string) error {
+		o.keys = append(o.keys, key)
+		return nil
+	})
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	u, err := url.Parse(o.target)
+	switch {
+	case f.NArg() > 0:
+		return o, fmt.Errorf("argument %q is not a flag", f.Arg(0))
+	case scenarios[o.scenario] == nil:
+		return o, fmt.Errorf("-scenario %s: must be steady, hot, cold, denied or boundary", o.scenario)
+	case !(o.rate > 0 && o.rate <= maxRate): // also if it is not a number
+		return o, fmt.Errorf("-rate %g: must be above 0 and at most %d a second", o.rate, maxRate)
+	case o.duration < time.Second:
+		return o, fmt.Errorf("-duration %s: must be at least 1s", o.duration)
+	case err != nil, o.target != "" && u.Host == "":
+		return o, errors.New("-target: must be a URL such as https://api.example.com/prod/orders")
+	case (o.target == "") != (len(o.keys) == 0):
+		return o, errors.New("-target and -key need each other; without them a gateway is started, with keys")
+	}
+	return o, nil
 }
 
 // run returns the exit status. The gateway also writes to errOut.
@@ -40,150 +90,131 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 		_, _ = fmt.Fprintf(errOut, "load: %v (-h shows all flags)\n", err)
 		return 2
 	}
-	r, err := measure(ctx, o, errOut)
-	if err == nil {
-		err = r.write(o, out)
-	}
+	good, err := measure(ctx, o, out, errOut)
 	if err != nil {
 		_, _ = fmt.Fprintf(errOut, "load: %v\n", err)
-		return 1
 	}
-	if !r.good() {
+	if !good {
 		return 1
 	}
 	return 0
 }
 
-// session is one load from its start to its result.
-type session struct {
+// load is the calls of a scenario.
+type load struct {
 	options
-	clock   clock
-	local   *localGateway // nil with -target
-	target  *target
-	earlier []outcome // calls of probe, which count in the windows of the load's keys
-	output  progress
+	population
+	url     string
+	callers []caller
+	workers uint64
+	began   time.Time
+	made    []call
+	due     vegeta.LatencyMetrics // from when calls were due
+	sent    vegeta.LatencyMetrics // from when calls were sent
+	codes   map[uint16]int        // 0 for no answer
 }
 
-func measure(ctx context.Context, o options, errOut io.Writer) (*result, error) {
-	s := &session{options: o, clock: clock{time.Now()}, output: progress{errOut}}
-	if err := s.open(ctx, errOut); err != nil {
-		return nil, err
-	}
-	defer s.close()
-	return s.load(ctx)
-}
-
-func (s *session) open(ctx context.Context, errOut io.Writer) error {
-	address := s.options.target
-	if address == "" {
-		s.output.log("starting a gateway")
-		var err error
-		if s.local, err = startLocalGateway(ctx, s.options, errOut); err != nil {
-			return err
+func measure(ctx context.Context, o options, out, errOut io.Writer) (good bool, err error) {
+	l := &load{options: o, url: o.target, workers: maxWorkers, codes: map[uint16]int{}, began: time.Now()}
+	l.population = scenarios[o.scenario](o.rate, o.duration)
+	if o.target != "" {
+		err = l.probe(ctx)
+	} else {
+		var gateway *localGateway
+		if gateway, err = startLocalGateway(ctx, o.run, errOut); err != nil {
+			return false, err
 		}
-		address = map[string]string{"rest": s.local.api.REST, "http": s.local.api.HTTP}[s.api] + "/orders"
+		defer gateway.Close()
+		l.url, l.workers = gateway.REST+"/orders", localWorkers
+		l.callers, err = gateway.populate(ctx, l.population)
 	}
-	s.target = newTarget(address, s.api == "http", s.workers, s.timeout)
-	if s.local == nil {
-		return s.probe(ctx)
+	if err != nil {
+		return false, err
 	}
-	return nil
+	when, err := l.schedule(o.rate, l.callers)
+	if err != nil {
+		return false, err
+	}
+	l.attack(ctx, when, errOut)
+	return l.report(out, when, ctx.Err() != nil), nil
 }
 
-func (s *session) close() {
-	s.target.close()
-	if s.local != nil {
-		s.local.Close()
+// attack makes the calls, and shows the progress.
+func (l *load) attack(ctx context.Context, when schedule, progress io.Writer) {
+	attacker := vegeta.NewAttacker(vegeta.Timeout(timeout), vegeta.Redirects(vegeta.NoFollow),
+		vegeta.MaxWorkers(l.workers), vegeta.MaxBody(maxBody))
+	context.AfterFunc(ctx, func() { attacker.Stop() })
+	pick, calls := l.pick(len(l.callers)), atomic.Int64{}
+	targeter := func(t *vegeta.Target) error {
+		*t = l.targetOf(pick(calls.Add(1) - 1))
+		return nil
 	}
-}
-
-// probe makes one call to the target with each key. It reads the limits from the answers,
-// unless -limit has them.
-func (s *session) probe(ctx context.Context) error {
-	for i, key := range s.keys {
-		c := caller{name: fmt.Sprintf("key %d", i+1), credential: key, plan: "-key", limits: s.limits}
-		sent := s.clock.now()
-		a, err := s.target.get(ctx, key)
-		if err != nil {
-			return err
+	var began time.Time
+	pace := pacer(func(elapsed time.Duration, hits uint64) (time.Duration, bool) {
+		if hits == 0 {
+			began = time.Now().Add(-elapsed)
 		}
-		k := s.target.read(a)
-		if k != admitted && k != denied {
-			return fmt.Errorf("the target answers %d to key %d: the key must be valid, and its calls "+
-				"allowed or over a limit", a.status, i+1)
-		}
-		if len(c.limits) == 0 {
-			c.limits = policiesIn(a.header)
-		}
-		s.target.callers = append(s.target.callers, c)
-		s.earlier = append(s.earlier, outcome{caller: int32(i), kind: k, sent: sent, received: s.clock.now()})
-	}
-	return nil
-}
-
-var policyItem = regexp.MustCompile(`;q=(\d+);w=(\d+)`)
-
-// policiesIn returns the valid limits in a RateLimit-Policy field.
-func policiesIn(h http.Header) []limiter.Limit {
-	var limits []limiter.Limit
-	for _, item := range policyItem.FindAllStringSubmatch(h.Get("RateLimit-Policy"), -1) {
-		requests, _ := strconv.ParseInt(item[1], 10, 64) // digits; ValidateAll refuses a value out of range
-		seconds, _ := strconv.ParseInt(item[2], 10, 64)
-		l := per(requests, time.Duration(seconds)*time.Second)
-		if limiter.ValidateAll([]limiter.Limit{l}) == nil {
-			limits = append(limits, l)
+		due := when(int64(hits))
+		return due - elapsed, due >= l.duration || ctx.Err() != nil
+	})
+	shown := time.Now()
+	for r := range attacker.Attack(targeter, pace, l.duration+timeout, "") {
+		l.add(r)
+		l.sent.Add(r.Latency)
+		l.due.Add(r.End().Sub(began.Add(when(int64(r.Seq)))))
+		if time.Since(shown) > 5*time.Second {
+			shown = time.Now()
+			_, _ = fmt.Fprintf(progress, "load: %s, %d calls, statuses %v, p99 %s\n",
+				time.Since(began).Round(time.Second), len(l.made), l.codes, round(l.due.Quantile(.99)))
 		}
 	}
-	return limits
 }
 
-// picker returns a function that returns the caller of call n, by its index.
-func (s *session) picker() func(int64) int {
-	random := rand.New(rand.NewPCG(s.seed, 0)) //nolint:gosec // must be the same for the same seed
-	return s.scenario.population(s.rate, s.duration).pick(len(s.target.callers), random)
+// pacer says how long the attacker waits before the next call, and when it ends.
+type pacer func(elapsed time.Duration, hits uint64) (wait time.Duration, stop bool)
+
+// Pace implements vegeta.Pacer.
+func (p pacer) Pace(elapsed time.Duration, hits uint64) (time.Duration, bool) {
+	return p(elapsed, hits)
 }
 
-func (s *session) attack(when schedule, t *tally) *attack {
-	pick := s.picker()
-	return &attack{
-		clock: s.clock, schedule: when, duration: s.duration, drain: s.timeout, workers: s.workers,
-		call: func(ctx context.Context, n int64) outcome { return s.target.call(ctx, pick(n)) },
-		done: t.add,
+// Rate implements vegeta.Pacer. Nothing asks for it.
+func (p pacer) Rate(time.Duration) float64 { return 0 }
+
+// targetOf returns a call of a caller. The fragment of its URL is not sent.
+func (l *load) targetOf(caller int) vegeta.Target {
+	return vegeta.Target{Method: "GET", URL: l.url + "#" + strconv.Itoa(caller),
+		Header: map[string][]string{"X-Api-Key": {l.callers[caller].credential}}}
+}
+
+func round(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
+
+// report prints the result. It returns whether all answers were as expected and no window
+// was above its limit.
+func (l *load) report(out io.Writer, when schedule, interrupted bool) (good bool) {
+	unsent, stopped := 0, ", interrupted"
+	if !interrupted {
+		stopped = ""
+		due := sort.Search(int(l.rate*l.duration.Seconds())+2, func(n int) bool { return when(int64(n)) >= l.duration })
+		unsent = due - len(l.made)
 	}
-}
-
-// load makes the calls and returns the result.
-func (s *session) load(ctx context.Context) (*result, error) {
-	p := s.scenario.population(s.rate, s.duration)
-	if s.local != nil {
-		s.output.log("creating keys")
-		var err error
-		if s.target.callers, err = s.local.populate(ctx, p); err != nil {
-			return nil, err
+	unexpected := 0
+	for _, c := range l.made {
+		if !l.callers[c.caller].expects(c.kind) {
+			unexpected++
 		}
 	}
-	limits := limitsOf(s.target.callers)
-	if len(limits) == 0 && s.scenario.name == "boundary" {
-		return nil, errors.New("the answers do not have the limits of the keys: set -limit")
+	_, _ = fmt.Fprintf(out, "\n%s: %g calls a second for %s%s; %d calls, statuses %v, %d never sent, %d unexpected\n",
+		l.scenario, l.rate, l.duration, stopped, len(l.made), l.codes, unsent, unexpected)
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	_, _ = fmt.Fprintln(t, "\nlatency\tp50\tp90\tp99\tp99.9\tmax\t")
+	for name, m := range map[string]vegeta.LatencyMetrics{"from when due": l.due, "from when sent": l.sent} {
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t\n", name, round(m.Quantile(.5)), round(m.Quantile(.9)),
+			round(m.Quantile(.99)), round(m.Quantile(.999)), round(m.Max))
 	}
-	when := p.schedule(s.rate, time.Now(), limits)
-	t := newTally(s.clock.now(), s.target.expects)
-	unsent := s.run(ctx, s.attack(when, t), t)
-	r := newResult(s, t)
-	r.Unsent, r.Interrupted = unsent, ctx.Err() != nil
-	return r, nil
-}
-
-// run makes the calls and shows the progress. It returns the number of calls never sent.
-func (s *session) run(ctx context.Context, a *attack, t *tally) int64 {
-	meanwhile, stop := context.WithCancel(ctx)
-	shown := make(chan struct{})
-	go func() {
-		defer close(shown)
-		s.output.follow(meanwhile, s.scenario.name, s.duration, s.clock, t)
-	}()
-	unsent := a.run(ctx)
-	stop()
-	<-shown
-	return unsent
+	p := prove(l.callers, l.made)
+	p.print(t)
+	_ = t.Flush()
+	_, _ = fmt.Fprintf(out, "\n%s\n", p.verdict())
+	return unexpected == 0 && p.holds()
 }

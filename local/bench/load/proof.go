@@ -3,6 +3,8 @@
 package main
 
 import (
+	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -21,51 +23,40 @@ func longer(window time.Duration) time.Duration { return window + window/drift }
 
 // windowProof has the fullest rolling windows of one limit.
 type windowProof struct {
-	Plan     string `json:"plan"`
-	Limit    string `json:"limit"`
-	Requests int64  `json:"requests"`
-	Callers  int    `json:"callers"`
-	Admitted int    `json:"admitted"`
-	Most     int    `json:"most"`     // maximum of admissions certainly in one rolling window of a caller
-	Possible int    `json:"possible"` // maximum of admissions possibly in one rolling window of a caller
-	Caller   string `json:"caller"`   // the caller with the fullest window
-	Over     int    `json:"over"`     // callers with a window certainly above the limit
+	plan, limit string
+	requests    int64
+	callers     int
+	admitted    int
+	most        int // maximum of admissions certainly in one rolling window of a caller
+	possible    int // maximum of admissions possibly in one rolling window of a caller
+	over        int // callers with a window certainly above the limit
 }
 
 // proof compares all answers with the limits.
 type proof struct {
-	Windows []*windowProof `json:"windows"`
-	// Unknown is the number of admissions of callers with unknown limits.
-	Unknown int `json:"unknown"`
-	// Unfounded is the number of denials while every limit certainly had room.
-	Unfounded int `json:"unfounded"`
+	windows   []*windowProof
+	unfounded int // denials while every limit certainly had room
 }
 
 // holds reports whether no answer contradicts the limits.
 func (p *proof) holds() bool {
-	return !slices.ContainsFunc(p.Windows, func(w *windowProof) bool { return w.Over > 0 }) &&
-		p.Unfounded == 0
+	return !slices.ContainsFunc(p.windows, func(w *windowProof) bool { return w.over > 0 }) &&
+		p.unfounded == 0
 }
 
-// prove compares every caller's answers with its limits. outcomes must have all calls
-// with the callers' keys.
-func prove(callers []caller, outcomes []outcome) *proof {
-	p := &proof{}
-	calls := byCaller(outcomes)
+// prove compares every caller's answers with its limits. made must have all calls with the
+// callers' keys.
+func prove(callers []caller, made []call) *proof {
+	p, calls := &proof{}, make([][]call, len(callers))
+	for _, c := range made {
+		calls[c.caller] = append(calls[c.caller], c)
+	}
 	for i, c := range callers {
-		if own := calls[int32(i)]; len(own) > 0 && !c.unregistered {
-			p.add(c, newEvidence(own))
+		if len(calls[i]) > 0 && len(c.limits) > 0 {
+			p.add(c, newEvidence(calls[i]))
 		}
 	}
 	return p
-}
-
-func byCaller(outcomes []outcome) map[int32][]outcome {
-	all := map[int32][]outcome{}
-	for _, o := range outcomes {
-		all[o.caller] = append(all[o.caller], o)
-	}
-	return all
 }
 
 // evidence has one caller's answers.
@@ -75,60 +66,53 @@ type evidence struct {
 	possible []rolling.Span // certainly or possibly admitted
 }
 
-func newEvidence(calls []outcome) evidence {
+func newEvidence(calls []call) evidence {
 	var e evidence
-	for _, o := range calls {
-		switch o.kind {
+	for _, c := range calls {
+		switch c.kind {
 		case admitted:
-			e.admitted, e.possible = append(e.admitted, o.span()), append(e.possible, o.span())
+			e.admitted, e.possible = append(e.admitted, c.span), append(e.possible, c.span)
 		case denied:
-			e.denied = append(e.denied, o.span())
-		case broken, failed, undecided: // may have counted, even after the client's time-out
-			s := o.span()
-			s.Last += s.Last - s.First
-			e.possible = append(e.possible, s)
-		default:
+			e.denied = append(e.denied, c.span)
+		case failed, undecided: // may have counted, even after the client's time-out
+			c.span.Last += c.span.Last - c.span.First
+			e.possible = append(e.possible, c.span)
+		case unauthorized:
 		}
 	}
 	return e
 }
 
 func (p *proof) add(c caller, e evidence) {
-	if len(c.limits) == 0 {
-		p.Unknown += len(e.admitted)
-		return
-	}
 	for _, l := range c.limits {
 		w := p.window(c.plan, l)
-		w.Callers++
-		w.Admitted += len(e.admitted)
-		w.compare(c, e, l)
+		w.callers++
+		w.admitted += len(e.admitted)
+		w.compare(e, l)
 	}
-	p.Unfounded += unfounded(c, e)
+	p.unfounded += unfounded(c, e)
 }
 
 // window returns the proof of a plan's limit.
 func (p *proof) window(plan string, l limiter.Limit) *windowProof {
 	text := l.String()
-	i := slices.IndexFunc(p.Windows, func(w *windowProof) bool { return w.Plan == plan && w.Limit == text })
+	i := slices.IndexFunc(p.windows, func(w *windowProof) bool { return w.plan == plan && w.limit == text })
 	if i >= 0 {
-		return p.Windows[i]
+		return p.windows[i]
 	}
-	w := &windowProof{Plan: plan, Limit: text, Requests: l.Requests}
-	p.Windows = append(p.Windows, w)
+	w := &windowProof{plan: plan, limit: text, requests: l.Requests}
+	p.windows = append(p.windows, w)
 	return w
 }
 
 // compare compares the admissions of one caller with the limit.
-func (w *windowProof) compare(c caller, e evidence, l limiter.Limit) {
+func (w *windowProof) compare(e evidence, l limiter.Limit) {
 	_, most := rolling.Fullest(e.admitted, shorter(l.Window))
 	if int64(most) > l.Requests {
-		w.Over++
+		w.over++
 	}
-	if w.Caller == "" || most > w.Most {
-		w.Most, w.Caller = most, c.name
-	}
-	w.Possible = max(w.Possible, rolling.Possible(e.admitted, longer(l.Window)))
+	w.most = max(w.most, most)
+	w.possible = max(w.possible, rolling.Possible(e.admitted, longer(l.Window)))
 }
 
 // unfounded counts denials while every limit certainly had room. It returns 0 for callers
@@ -149,4 +133,31 @@ func unfounded(c caller, e evidence) int {
 		}
 	}
 	return n
+}
+
+func (p *proof) print(out io.Writer) {
+	_, _ = fmt.Fprintln(out, "\nrolling windows\tcallers\tadmitted\tfullest\tat most\tlimit\tabove limit\t")
+	for _, w := range p.windows {
+		_, _ = fmt.Fprintf(out, "%s, %s\t%d\t%d\t%d\t%d\t%d\t%d\t\n",
+			w.plan, w.limit, w.callers, w.admitted, w.most, w.possible, w.requests, w.over)
+	}
+}
+
+// verdict is the proof in a sentence or two.
+func (p *proof) verdict() string {
+	over, of := 0, 0
+	for _, w := range p.windows {
+		over, of = over+w.over, of+w.callers
+	}
+	text := fmt.Sprintf("No rolling window was above its limit (%d limits of callers).", of)
+	switch {
+	case over > 0:
+		text = fmt.Sprintf("BROKEN: %d of %d limits of callers had a rolling window above the limit.", over, of)
+	case of == 0:
+		text = "The limits are unknown: the answers have no RateLimit-Policy."
+	}
+	if p.unfounded > 0 {
+		text += fmt.Sprintf(" BROKEN: %d calls were denied although every limit had room.", p.unfounded)
+	}
+	return text
 }

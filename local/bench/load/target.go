@@ -10,9 +10,14 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
+	"strconv"
 	"time"
 
+	vegeta "github.com/tsenart/vegeta/v12/lib"
+
 	"tidegate/internal/limiter"
+	"tidegate/internal/testing/rolling"
 )
 
 // caller makes calls with one credential.
@@ -24,94 +29,54 @@ type caller struct {
 	unregistered bool            // the key does not exist
 }
 
-// limitsOf returns the limits of all callers.
-func limitsOf(callers []caller) []limiter.Limit {
-	var all []limiter.Limit
-	for _, c := range callers {
-		all = append(all, c.limits...)
-	}
-	return all
-}
+// kind is the meaning of an answer.
+type kind uint8
 
-// target is the API under load.
-type target struct {
-	url     string
-	http    bool // an HTTP API, which answers every denial with 403
-	client  *http.Client
-	callers []caller
-}
-
-func newTarget(address string, isHTTP bool, connections int, timeout time.Duration) *target {
-	transport := &http.Transport{MaxIdleConns: connections, MaxIdleConnsPerHost: connections,
-		IdleConnTimeout: time.Minute, DisableCompression: true}
-	client := &http.Client{
-		Transport: transport, Timeout: timeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	return &target{url: address, http: isHTTP, client: client}
-}
-
-func (t *target) close() { t.client.CloseIdleConnections() }
-
-// maxBody is the maximum number of bytes that are read of an answer's body.
-const maxBody = 64 << 10
-
-// call makes one call as caller i. The caller of call sets the outcome's times.
-func (t *target) call(ctx context.Context, i int) outcome {
-	o := outcome{caller: int32(i), kind: broken}
-	if a, err := t.get(ctx, t.callers[i].credential); err == nil {
-		o.status, o.kind = int16(a.status), t.read(a)
-	}
-	return o
-}
-
-// answer is a response whose body was read.
-type answer struct {
-	status int
-	header http.Header
-	body   []byte
-}
-
-func (t *target) get(ctx context.Context, credential string) (answer, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, t.url, http.NoBody)
-	if err != nil {
-		return answer{}, withoutURL(err)
-	}
-	request.Header.Set("x-api-key", credential)
-	response, err := t.client.Do(request)
-	if err != nil {
-		return answer{}, withoutURL(err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxBody))
-	return answer{response.StatusCode, response.Header, body}, err
-}
-
-// withoutURL removes the address from an error, since it may have a password.
-func withoutURL(err error) error {
-	var e *url.Error
-	if errors.As(err, &e) {
-		err = e.Err
-	}
-	return fmt.Errorf("call the target: %w", err)
-}
-
-var (
-	degradedMark = []byte(`"degraded"`)     // in the local backend's answer
-	overLimit    = []byte("quota-exceeded") // the problem type of a denial by a limit
+const (
+	admitted     kind = iota // allowed by the limiter
+	denied                   // over a limit
+	unauthorized             // unknown credential
+	undecided                // allowed or denied without Valkey
+	failed                   // any other status, or no answer: it is unknown whether the call counted
 )
 
-// read classifies an answer. A denial of a REST API without the problem type of a limit
-// means that the caller is banned or could not be checked.
-func (t *target) read(a answer) kind {
-	switch status := a.status; {
-	case status >= 200 && status < 300 && bytes.Contains(a.body, degradedMark):
+// expects reports whether the kind is possible for the caller.
+func (c caller) expects(k kind) bool {
+	if c.unregistered {
+		return k == unauthorized
+	}
+	return k == admitted || k == denied
+}
+
+// call is one call as the client saw it. The limiter decided within the span.
+type call struct {
+	caller int
+	kind   kind
+	span   rolling.Span
+}
+
+// add adds the result of a call.
+func (l *load) add(r *vegeta.Result) {
+	u, _ := url.Parse(r.URL) // targetOf made it
+	i, _ := strconv.Atoi(u.Fragment)
+	l.codes[r.Code]++
+	l.made = append(l.made, call{i, kindOf(r.Code, r.Body),
+		rolling.Span{First: r.Timestamp.Sub(l.began), Last: r.End().Sub(l.began)}})
+}
+
+const maxBody = 64 << 10
+
+// kindOf returns the kind of an answer. A 429 without the problem type of a limit means
+// that the caller could not be checked. An HTTP API answers every denial with 403.
+func kindOf(status uint16, body []byte) kind {
+	switch {
+	case status >= 200 && status < 300 && bytes.Contains(body, []byte(`"degraded"`)): // of the local backend
 		return undecided
 	case status >= 200 && status < 300:
 		return admitted
-	case status == http.StatusTooManyRequests && !bytes.Contains(a.body, overLimit):
+	case status == http.StatusTooManyRequests && !bytes.Contains(body, []byte("quota-exceeded")):
 		return undecided
-	case status == http.StatusTooManyRequests, status == http.StatusForbidden && t.http:
+	case status == http.StatusTooManyRequests, status == http.StatusForbidden:
 		return denied
 	case status == http.StatusUnauthorized:
 		return unauthorized
@@ -119,10 +84,49 @@ func (t *target) read(a answer) kind {
 	return failed
 }
 
-// expects reports whether the outcome's kind is possible for its caller.
-func (t *target) expects(o outcome) bool {
-	if !t.callers[o.caller].unregistered {
-		return o.kind == admitted || o.kind == denied
+// probe makes one call to the target with each key, and reads the limits from the answers.
+func (l *load) probe(ctx context.Context) error {
+	client := &http.Client{Timeout: timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	for i, key := range l.keys {
+		l.callers = append(l.callers, caller{name: fmt.Sprintf("key %d", i+1), credential: key, plan: "-key"})
+		target := l.targetOf(i)
+		request, err := target.Request()
+		if err != nil {
+			return errors.New("-target: not a URL") // which may have a password
+		}
+		r := &vegeta.Result{Timestamp: time.Now(), URL: target.URL}
+		response, err := client.Do(request.WithContext(ctx))
+		if err != nil {
+			return fmt.Errorf("call the target: %w", errors.Unwrap(err)) // without the URL
+		}
+		r.Body, err = io.ReadAll(io.LimitReader(response.Body, maxBody))
+		_ = response.Body.Close()
+		if err != nil {
+			return fmt.Errorf("call the target: %w", err)
+		}
+		r.Latency, r.Code = time.Since(r.Timestamp), uint16(response.StatusCode)
+		if k := kindOf(r.Code, r.Body); !l.callers[i].expects(k) {
+			return fmt.Errorf("the target answers %d to key %d, which must be allowed or over a limit", r.Code, i+1)
+		}
+		l.callers[i].limits = policiesIn(response.Header)
+		l.add(r)
 	}
-	return o.kind == unauthorized || o.kind == denied && t.http
+	return nil
+}
+
+var policyItem = regexp.MustCompile(`;q=(\d+);w=(\d+)`)
+
+// policiesIn returns the valid limits in a RateLimit-Policy field.
+func policiesIn(h http.Header) []limiter.Limit {
+	var limits []limiter.Limit
+	for _, item := range policyItem.FindAllStringSubmatch(h.Get("RateLimit-Policy"), -1) {
+		requests, _ := strconv.ParseInt(item[1], 10, 64) // digits; ValidateAll refuses a value out of range
+		seconds, _ := strconv.ParseInt(item[2], 10, 64)
+		l := per(requests, time.Duration(seconds)*time.Second)
+		if limiter.ValidateAll([]limiter.Limit{l}) == nil {
+			limits = append(limits, l)
+		}
+	}
+	return limits
 }
