@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"log/slog"
 	"regexp"
 	"strconv"
@@ -19,7 +18,6 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/registry"
-	"tidegate/internal/route"
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/storetest"
@@ -320,48 +318,6 @@ func (f *function) degradedCount() int {
 	return strings.Count(f.log.String(), "decided without Valkey")
 }
 
-// A caller that keeps calling over a limit is denied from memory for DENY_CACHE; a reset
-// acts after that time. A reset before the first denial acts on the next check.
-func TestHammering(t *testing.T) {
-	f := newFunction(t, policy.Plan{Name: "free", Limits: tenADay()})
-	secret := f.key(t, "free")
-	for range 10 {
-		if !f.call(t, secret).Allowed {
-			t.Fatal("denied within the limit")
-		}
-	}
-	reset := func() {
-		t.Helper()
-		if _, err := f.set.Reset(t.Context(), secret.ID(), tester); err != nil {
-			t.Fatal(err)
-		}
-	}
-	f.call(t, secret)
-	reset()
-	for range 10 {
-		if !f.call(t, secret).Allowed {
-			t.Fatal("the reset did not act on the next check")
-		}
-	}
-	before := f.scriptRuns(t)
-	for range 500 {
-		if checked := f.call(t, secret); checked.Allowed || checked.Degraded || checked.RetryAfter() == 0 {
-			t.Fatalf("over the limit: %+v", checked)
-		}
-	}
-	if runs := f.scriptRuns(t) - before; runs > 12 { // two of them may send usage records
-		t.Errorf("500 denied calls ran %d scripts, want 10", runs)
-	}
-	reset()
-	if f.call(t, secret).Allowed {
-		t.Error("asked Valkey again within DENY_CACHE")
-	}
-	f.freeze(f.checker.config.DenyCache)
-	if !f.call(t, secret).Allowed {
-		t.Error("the reset did not act after DENY_CACHE")
-	}
-}
-
 // A denial in memory ends when any check of the environment reads a newer policy set.
 func TestHammeringUntilANewSet(t *testing.T) {
 	f := newFunction(t, policy.Plan{Name: "free", Limits: tenADay()})
@@ -424,77 +380,4 @@ func TestHammeringIsBanned(t *testing.T) {
 	if runs := f.scriptRuns(t) - before; runs > 12 { // two of them may send usage records
 		t.Errorf("200 calls of a banned caller ran %d scripts, want 10", runs)
 	}
-}
-
-// Retry-After is exact by Valkey's clock, also for denials from memory. A caller that
-// calls without pause is allowed from that instant on, not earlier, and every denial
-// until then has the same instant.
-func TestRetryAfterIsExact(t *testing.T) {
-	t.Parallel() // it mostly waits
-	const window = 300 * time.Millisecond
-	limits := map[string][]limiter.Limit{
-		"several limits": {{Requests: 9, Window: window}, {Requests: 5, Window: window / 2},
-			{Requests: 7, Window: window, Algorithm: limiter.Counter}},
-	}
-	for _, algorithm := range limiter.Algorithms() {
-		limits[fmt.Sprint(algorithm)] = []limiter.Limit{{Requests: 7, Window: window, Algorithm: algorithm}}
-	}
-	for name, list := range limits {
-		for _, cache := range []time.Duration{0, 50 * time.Millisecond} {
-			t.Run(fmt.Sprintf("%s, DENY_CACHE=%s", name, cache), func(t *testing.T) {
-				f := newFunction(t, policy.Plan{Name: "free", Limits: list})
-				c := f.checker.config
-				c.DenyCache = cache
-				f.checker = newChecker(c, slog.New(slog.DiscardHandler), discardedMetrics(t), time.Now)
-				for _, cost := range []int64{1, 3} {
-					f.setCost(t, cost)
-					f.callUntilAllowed(t, f.key(t, "free"))
-				}
-			})
-		}
-	}
-}
-
-// setCost sets the cost of every call.
-func (f *function) setCost(t *testing.T, cost int64) {
-	t.Helper()
-	f.edit(t, func(set *policy.Set) {
-		set.Routes = []policy.Route{{Name: "all", Cost: cost, Pattern: route.Pattern{}}}
-	})
-}
-
-// callUntilAllowed calls until the first denial, then until a call is allowed again. It
-// compares every answer with the instant of the first Retry-After.
-func (f *function) callUntilAllowed(t *testing.T, secret apikey.Secret) {
-	t.Helper()
-	checked := f.call(t, secret)
-	for checked.Allowed {
-		checked = f.call(t, secret)
-	}
-	free := checked.Now.Add(checked.RetryAfter())
-	for calls := 1; ; calls++ {
-		before := f.serverTime(t)
-		checked = f.call(t, secret)
-		after := f.serverTime(t)
-		switch {
-		case checked.Allowed && after.Before(free), !checked.Allowed && !before.Before(free),
-			checked.Degraded:
-			t.Fatalf("call %d, between %s and %s: allowed is %t, want true from %s on", calls, before, after,
-				checked.Allowed, free)
-		case !checked.Allowed && !checked.Now.Add(checked.RetryAfter()).Equal(free):
-			t.Fatalf("call %d has the retry instant %s, want %s as before", calls,
-				checked.Now.Add(checked.RetryAfter()), free)
-		case checked.Allowed:
-			return
-		}
-	}
-}
-
-func (f *function) serverTime(t *testing.T) time.Time {
-	t.Helper()
-	parts, err := f.admin.Do(t.Context(), f.admin.B().Time().Build()).AsIntSlice()
-	if err != nil || len(parts) != 2 {
-		t.Fatal(parts, err)
-	}
-	return time.Unix(parts[0], parts[1]*1000)
 }

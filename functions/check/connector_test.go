@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"log/slog"
 	"net"
 	"regexp"
@@ -15,7 +14,6 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
-	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -123,67 +121,6 @@ func (e *environment) getCount(t *testing.T) int {
 	return n
 }
 
-// The first call after a freeze succeeds if the server closed the connections meanwhile.
-// No call counts twice.
-func TestFirstCallAfterAThaw(t *testing.T) {
-	server := valkeytest.Start(t)
-	e := newEnvironment(t, server, server, 5*time.Second)
-	for i := int64(1); i <= 100; i++ {
-		if counted, err := e.take(t); err != nil || counted != i {
-			t.Fatalf("call %d: %d counted, %v", i, counted, err)
-		}
-		e.command(t, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-		e.freeze(2 * time.Second)
-	}
-}
-
-// In a cluster the probe replaces the connection to one shard. Calls that find a closed
-// connection to another shard are retried.
-func TestFirstCallsAfterAThawInACluster(t *testing.T) {
-	nodes := valkeytest.StartCluster(t, 3, 0)
-	url := nodes[0] + "?cluster=true"
-	e := newEnvironment(t, url, url, 5*time.Second)
-	secrets := []apikey.Secret{e.secret}
-	for range 5 {
-		secrets = append(secrets, e.newKey(t))
-	}
-	var clients []valkey.Client
-	for _, node := range nodes {
-		clients = append(clients, storetest.Connect(t, node))
-	}
-	for i := int64(1); i <= 20; i++ {
-		for _, e.secret = range secrets {
-			if counted, err := e.take(t); err != nil || counted != i {
-				t.Fatalf("call %d: %d counted, %v", i, counted, err)
-			}
-		}
-		for _, c := range clients {
-			if err := c.Do(t.Context(), c.B().Arbitrary("CLIENT", "KILL", "TYPE", "normal", "SKIPME",
-				"yes").Build()).Error(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		e.freeze(2 * time.Second)
-	}
-}
-
-// When the network drops a connection silently during a freeze, the probe finds out. The
-// check must not, since it cannot be retried.
-func TestThawWithSilentConnections(t *testing.T) {
-	t.Parallel() // it mostly waits
-	server := valkeytest.Start(t)
-	proxy := valkeytest.StartProxy(t, server, nil)
-	e := newEnvironment(t, server, proxy.URL(), 6*time.Second)
-	if _, err := e.take(t); err != nil {
-		t.Fatal(err)
-	}
-	proxy.Silence()
-	e.freeze(time.Hour)
-	if counted, err := e.take(t); err != nil || counted != 2 {
-		t.Errorf("%d counted, %v", counted, err)
-	}
-}
-
 // A busy function does not probe. One whose clock was set back does, since it cannot know
 // how long it paused.
 func TestProbesOnlyAfterAPause(t *testing.T) {
@@ -244,19 +181,6 @@ func TestStartsWhileValkeyIsUnavailable(t *testing.T) {
 	}
 }
 
-// A server that accepts connections and never replies holds a call only until the
-// function's timeout.
-func TestSilentServer(t *testing.T) {
-	t.Parallel() // it mostly waits
-	server := valkeytest.Start(t)
-	e := newEnvironment(t, server, valkeytest.StartSilent(t), 10*time.Millisecond)
-	for range 2 {
-		if _, err := e.take(t); err == nil {
-			t.Error("got an answer from a silent server")
-		}
-	}
-}
-
 // Usage records are sent after the answer, without another call. That takes at most
 // VALKEY_TIMEOUT. While Valkey is unavailable the records stay for a later call.
 func TestRecordsAreSentAfterTheAnswer(t *testing.T) {
@@ -310,25 +234,16 @@ var defaults = settings{
 	ReservationLease: 10 * time.Minute,
 }
 
-// network is Valkey behind proxies that delay or drop replies.
+// network is a Valkey with 8 keys.
 type network struct {
 	url     string
-	proxies []*valkeytest.Proxy
 	keys    environment
 	secrets []apikey.Secret
 }
 
-// newNetwork starts one node, or a cluster of three, with 8 keys.
-func newNetwork(t *testing.T, clustered bool) *network {
+func newNetwork(t *testing.T) *network {
 	t.Helper()
-	n := &network{}
-	if clustered {
-		n.proxies = valkeytest.StartProxiedCluster(t, 3)
-		n.url = n.proxies[0].URL() + "?cluster=true"
-	} else {
-		n.proxies = []*valkeytest.Proxy{valkeytest.StartProxy(t, valkeytest.Start(t), nil)}
-		n.url = n.proxies[0].URL()
-	}
+	n := &network{url: valkeytest.Start(t)}
 	n.keys.connector = newConnector(settings{pepper: apikey.Pepper("only for this test, and long enough")},
 		time.Now)
 	n.keys.prepare(t, n.url)
@@ -336,12 +251,6 @@ func newNetwork(t *testing.T, clustered bool) *network {
 		n.secrets = append(n.secrets, n.keys.newKey(t))
 	}
 	return n
-}
-
-func (n *network) each(do func(*valkeytest.Proxy)) {
-	for _, p := range n.proxies {
-		do(p)
-	}
 }
 
 // startChecker returns the checker of a new environment, which begins to connect, and its
@@ -388,66 +297,11 @@ func untilNoneDenied(t *testing.T, run func() (denied int, log string)) {
 	t.Error("good calls were denied in every run")
 }
 
-// A log-in to Valkey may take longer than an answer may: no call is denied for it,
-// neither the first of an environment nor those after Valkey closed the connections.
-func TestSlowLogIns(t *testing.T) {
-	for _, clustered := range []bool{false, true} {
-		for _, delay := range []time.Duration{60 * time.Millisecond, 120 * time.Millisecond,
-			time.Second} {
-			name := map[bool]string{false: "node", true: "cluster"}[clustered]
-			t.Run(fmt.Sprintf("%s, log-ins take %s", name, delay), func(t *testing.T) {
-				t.Parallel()
-				n := newNetwork(t, clustered)
-				n.each(func(p *valkeytest.Proxy) { p.DelayFirstReplies(delay) })
-				untilNoneDenied(t, func() (int, string) {
-					f, log := n.startChecker(t, defaults)
-					defer f.Close()
-					denied := n.countDenied(t, f)
-					n.each((*valkeytest.Proxy).Cut)
-					return denied + n.countDenied(t, f), log.String()
-				})
-			})
-		}
-	}
-}
-
-// The first connection of an environment may fail.
-func TestFirstConnectionIsDropped(t *testing.T) {
-	for _, clustered := range []bool{false, true} {
-		t.Run(map[bool]string{false: "node", true: "cluster"}[clustered], func(t *testing.T) {
-			t.Parallel()
-			n := newNetwork(t, clustered)
-			untilNoneDenied(t, func() (int, string) {
-				n.proxies[0].DropReplies("HELLO", 1)
-				f, log := n.startChecker(t, defaults)
-				defer f.Close()
-				return n.countDenied(t, f), log.String()
-			})
-		})
-	}
-}
-
-// A connection that stopped working while idle is replaced, although the log-in is slow.
-func TestSlowLogInAfterAThaw(t *testing.T) {
-	t.Parallel()
-	n := newNetwork(t, false)
-	untilNoneDenied(t, func() (int, string) {
-		n.each(func(p *valkeytest.Proxy) { p.DelayFirstReplies(0) })
-		f, log := n.startChecker(t, defaults)
-		defer f.Close()
-		denied := n.countDenied(t, f)
-		<-time.After(idleLimit + 2*defaults.ValkeyTimeout) // makes the connection count as idle
-		n.each(func(p *valkeytest.Proxy) { p.DelayFirstReplies(500 * time.Millisecond) })
-		n.each((*valkeytest.Proxy).Silence)
-		return denied + n.countDenied(t, f), log.String()
-	})
-}
-
 // If Valkey never answers, the first call of an environment waits for the connection
 // timeout. Later calls wait only as long as for an answer, and then do not wait.
 func TestNoAnswerAtTheFirstConnection(t *testing.T) {
 	t.Parallel()
-	n := newNetwork(t, false)
+	n := newNetwork(t)
 	working := n.url
 	n.url = valkeytest.StartSilent(t)
 	c := defaults
@@ -472,26 +326,4 @@ func TestNoAnswerAtTheFirstConnection(t *testing.T) {
 		healthy, log := n.startChecker(t, defaults)
 		return n.countDenied(t, healthy), log.String()
 	})
-}
-
-// When Valkey refuses connections, an environment that was connected decides at once, as
-// the plan says.
-func TestRefusedAfterAConnection(t *testing.T) {
-	f := newFunction(t, policy.Plan{Name: "open", Limits: tenADay(), Degraded: policy.Open})
-	secret := f.key(t, "open")
-	if checked := f.call(t, secret); !checked.Allowed || checked.Degraded {
-		t.Fatalf("%+v", checked)
-	}
-	// The connection ends with the server.
-	_ = f.admin.Do(t.Context(), f.admin.B().Arbitrary("SHUTDOWN", "NOSAVE", "NOW").Build())
-	began := time.Now()
-	for range 3 {
-		if checked := f.call(t, secret); !checked.Allowed || !checked.Degraded {
-			t.Errorf("%+v", checked)
-		}
-		f.freeze(decide.Pause)
-	}
-	if took := time.Since(began); took > waiting.Timeout/2 {
-		t.Errorf("decided after %s", took)
-	}
 }

@@ -511,16 +511,6 @@ func TestKeysNearALimitAreListed(t *testing.T) {
 	}
 }
 
-// discardedMetrics returns metrics that are discarded.
-func discardedMetrics(t *testing.T) *callMetrics {
-	t.Helper()
-	m, err := newCallMetrics(io.Discard, "test", slog.New(slog.DiscardHandler), time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
 // counts returns the sums of the metrics written so far.
 func (f *function) counts(t *testing.T) map[string]float64 {
 	t.Helper()
