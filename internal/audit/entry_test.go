@@ -3,7 +3,6 @@ package audit
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
@@ -120,40 +119,6 @@ func TestKeepPacked(t *testing.T) {
 	}
 }
 
-// Unpacked entries of older releases are read and verified like packed ones.
-func TestEntriesOfOlderReleases(t *testing.T) {
-	c := open(t, valkeytest.Embedded(t))
-	b := keyspace.BucketOf("set")
-	plain := saved("set", 1, 40_000)
-	head, err := c.Head(t.Context(), b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := json.Marshal(map[string]any{
-		"t": plain.Time, "by": plain.By, "a": plain.Action, "s": plain.Subject, "n": plain.Name,
-		"r": plain.Reason, "v": 1,
-		"b": plain.Before, "c": plain.After,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	hash := c.key.hash(b, nil, text)
-	if !c.tryAppend(t, b, Sealed{Head: head, Body: text, Hash: hash, Next: c.key.head(b, 1, hash)}) {
-		t.Fatal("not appended")
-	}
-	c.record(t, saved("set", 2, 40_000))
-	for _, packed := range []bool{false, true} {
-		got := c.all(t, Query{Subject: "set", KeepPacked: packed})
-		if len(got) != 2 || !reflect.DeepEqual(recorded(got[1]), plain) ||
-			!reflect.DeepEqual(recorded(got[0].Opened()), saved("set", 2, 40_000)) {
-			t.Errorf("packed %t: got %d entries, want 2 as recorded", packed, len(got))
-		}
-	}
-	if v := c.verified(t); !v.Good() || v.Entries != 2 {
-		t.Errorf("verify: got %+v, want 2 good entries", v)
-	}
-}
-
 // Verify finds every change of a pack. An entry whose pack cannot be opened is listed
 // without states.
 func TestTamperedPack(t *testing.T) {
@@ -204,38 +169,6 @@ func TestTamperedPack(t *testing.T) {
 	}
 }
 
-// Of two long, nearly equal states that hardly compress alone, the second takes almost no
-// room.
-func TestNearlyEqualStatesTakeTheRoomOfOne(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	var words []string
-	for range 5_000 {
-		words = append(words, fmt.Sprintf("%x", random.Uint64()))
-	}
-	one, err := json.Marshal(words)
-	if err != nil {
-		t.Fatal(err)
-	}
-	words[2_500] = "changed"
-	other, err := json.Marshal(words)
-	if err != nil {
-		t.Fatal(err)
-	}
-	alone, err := newPack(one, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	both, err := newPack(one, other)
-	if err != nil || len(both.Deflated) > len(alone.Deflated)*11/10 {
-		t.Errorf("got %d bytes for both, %v; want about the %d of one", len(both.Deflated), err,
-			len(alone.Deflated))
-	}
-	if before, after, ok := both.open(); !ok || string(before) != string(one) ||
-		string(after) != string(other) {
-		t.Error("got other states after packing and opening")
-	}
-}
-
 // Seal refuses a state that is not JSON, of any size.
 func TestSealRefusesOtherThanJSON(t *testing.T) {
 	for _, size := range []int{1, packFrom, maxPack + 1} {
@@ -243,33 +176,6 @@ func TestSealRefusesOtherThanJSON(t *testing.T) {
 		e.After = json.RawMessage(strings.Repeat("{", size))
 		if _, err := (Key{}).Seal(0, nil, e); err == nil {
 			t.Errorf("%d bytes: got no error", size)
-		}
-	}
-}
-
-// Reading a subject's newest entries transfers about their size, however many older ones
-// there are. A filter makes it read the entries in between too.
-func TestNewestOfMany(t *testing.T) {
-	c := open(t, valkeytest.Start(t))
-	random := rand.New(rand.NewPCG(1, 2))
-	for version := range 60 {
-		e := saved("set", version, 20_000)
-		e.Reason = fmt.Sprint(random.Uint64()) // so that no two are alike
-		c.record(t, e)
-	}
-	entry := int64(len(c.stored(t, "set")[59].FieldValues["e"]))
-	for _, q := range []Query{{Count: 1}, {Count: 5}, {Count: 5, KeepPacked: true},
-		{Count: 50, Since: time.Now().Add(time.Hour)}, {Count: 7, By: "user 1"}} {
-		q.Subject = "set"
-		limit := (2*int64(q.Count) + 2) * (entry + 200)
-		if !q.Since.IsZero() {
-			limit = 1000
-		}
-		if q.By != "" {
-			limit = 40 * (entry + 200) // every third entry matches: reads 8, then 15 more
-		}
-		if got := c.bytesSent(t, func() { _ = must(c.List(t.Context(), q)) }); got > limit+4000 {
-			t.Errorf("%+v: got %d bytes, want at most %d; an entry has %d", q, got, limit+4000, entry)
 		}
 	}
 }

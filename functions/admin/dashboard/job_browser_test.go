@@ -1,16 +1,12 @@
 package dashboard_test
 
 import (
-	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"strings"
-	"testing"
 
 	"github.com/chromedp/chromedp"
 
-	"tidegate/internal/policy"
 	"tidegate/internal/testing/sitetest"
 )
 
@@ -35,37 +31,4 @@ func followLinkFromOtherSite(v *sitetest.Visit, address string) {
 func runScript(v *sitetest.Visit, text string) {
 	v.T.Helper()
 	v.Act(chromedp.Evaluate[chromedp.Void](text))
-}
-
-// A link from another site to the bulk form changes nothing, whether the editor is logged
-// in or logs in first. The form itself starts the job.
-func TestBrowserLinkStartsNoJob(t *testing.T) {
-	v := sitetest.NewVisit(t, sitetest.WithKeys(busyKeys(t)))
-	const job = "/keys/bulk?do=revoke&of=all&reason=x"
-	checkForm := func(step string) {
-		t.Helper()
-		v.WaitAcross(`document.readyState === "complete" && location.pathname === "/keys/bulk" &&
-			(!!document.querySelector("#form .danger") || document.body.textContent.includes("Finished."))`)
-		if n := v.Keys.Written(); n != 0 ||
-			sitetest.Eval[bool](v, `!!document.querySelector("[data-auto]")`) {
-			t.Fatalf("%s: got %d changes or a job that continues by itself, want none", step, n)
-		}
-	}
-	followLinkFromOtherSite(v, v.Base+"/login?next="+url.QueryEscape(job))
-	v.WaitAcross(`document.readyState === "complete" && !!document.querySelector("[name=password]")`)
-	runScript(v,
-		fmt.Sprintf(
-			`document.querySelector("[name=user]").value = %q; document.querySelector("[name=password]").value = %q;
-		document.querySelector("main form button").click()`, sitetest.User, sitetest.Password))
-	checkForm("after the login")
-	followLinkFromOtherSite(v, v.Base+job)
-	checkForm("already logged in")
-	runScript(v, `document.querySelector("#confirm").value =
-		document.querySelector("label[for=confirm]").textContent.match(/[0-9,]+/)[0];
-		document.querySelector("#form .danger").click()`)
-	v.WaitAcross(`document.body.textContent.includes("Finished.")`)
-	if v.Keys.Key("acme").Status != policy.Revoked {
-		t.Error("the form did not revoke acme")
-	}
-	v.NoConsoleErrors("")
 }

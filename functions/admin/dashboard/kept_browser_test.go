@@ -18,21 +18,6 @@ func save(v *sitetest.Visit, name string) {
 		document.querySelector("#form .actions .primary").click()`))
 }
 
-// The back button does not show a new secret again.
-func TestBrowserSecretOnce(t *testing.T) {
-	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
-	v.Enter()
-	v.Open("/keys/new")
-	save(v, "a new key")
-	v.WaitAcross(`!!document.querySelector("#secret")`)
-	v.Open("/keys")
-	v.Act(chromedp.Evaluate[chromedp.Void](`history.back()`))
-	v.WaitAcross(`location.pathname.startsWith("/secrets/") && document.readyState === "complete"`)
-	if sitetest.Eval[bool](v, `!!document.querySelector("#secret")?.value`) {
-		t.Error("the back button shows the secret")
-	}
-}
-
 // Typed text survives a log-in in the middle of an edit, and an unavailable Valkey.
 func TestBrowserKeepsTypedText(t *testing.T) {
 	axe := sitetest.AxeScript(t)

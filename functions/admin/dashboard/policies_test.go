@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	routing "tidegate/internal/route"
@@ -72,21 +71,6 @@ func TestPlans(t *testing.T) {
 	s.Get("/policies/plans/2/edit").Wants(t, http.StatusNotFound)
 	s.Get("/policies/plans/99/edit").Wants(t, http.StatusNotFound)
 	s.Get("/policies/plans/x").Wants(t, http.StatusNotFound)
-}
-
-// An edit of a plan applies to the next check of a key with the plan.
-func TestPlanEditApplies(t *testing.T) {
-	s := sitetest.New(t).Login()
-	checker := enforce.NewChecker(s.Keys.Client, sitetest.Pepper)
-	call := enforce.Call{Kind: policy.APIKey, Subject: s.Keys.IDs["acme"], Secret: s.Keys.Secrets["acme"]}
-	for i, want := range []bool{true, false} {
-		if i == 1 {
-			s.Post("/policies/plans/1/edit", planOf(1, "free", "1")).Wants(t, http.StatusSeeOther)
-		}
-		if checked, err := checker.Check(t.Context(), call, nil); err != nil || checked.Allowed != want {
-			t.Errorf("check %d: %+v, %v, want allowed %v", i, checked, err, want)
-		}
-	}
 }
 
 // An edit of an older version of the policies writes nothing and shows both changes.

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"tidegate/functions/admin/dashboard/changes"
-	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
 	"tidegate/internal/limiter"
@@ -78,34 +77,6 @@ func bytesSent(r *sitetest.Registry) (n int64) {
 	_, err = fmt.Sscan(after, &n)
 	r.Must(err)
 	return n
-}
-
-// A page reads only the part of the policy's history that it shows, and reads it packed.
-func TestPagesReadLittleOfTheAudit(t *testing.T) {
-	keys := manyRoutes(t, 100, 60)
-	set, err := keys.Set(t.Context())
-	keys.Must(err)
-	text, err := json.Marshal(set)
-	keys.Must(err)
-	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
-	state := int64(len(text))
-	for path, most := range map[string]int64{
-		"/": 10 * state, // 50 marks of 2 states each
-		// No marks, but the policy once.
-		"/?from=" + page.Stamp(time.Now().Add(-3*time.Hour)) + "&to=" +
-			page.Stamp(time.Now().Add(-2*time.Hour)): 2 * state,
-		"/audit?subject=policy": 10 * state,
-	} {
-		before := bytesSent(keys)
-		s.Refresh(path).Wants(t, http.StatusOK)
-		if got := bytesSent(keys) - before; got > most {
-			t.Errorf("%s: Valkey sent %d bytes, want at most %d; the policy has %d", path, got, most, state)
-		}
-	}
-	now := "/?from=" + page.Stamp(time.Now().Add(-time.Hour)) + "&to=" + page.Stamp(time.Now().Add(time.Hour))
-	if marks := strings.Count(s.Get(now).Body, "plan free: limits"); marks < 50 {
-		t.Errorf("got %d marks of the plan's limits, want at least 50", marks)
-	}
 }
 
 // The cache returns the changes of an entry in any order of entries, and compares the

@@ -2,7 +2,6 @@ package page
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,22 +14,6 @@ import (
 
 	"tidegate/internal/policy"
 )
-
-// A store that exceeds the deadline of the request is reported as unavailable, although
-// the request's context has ended.
-func TestStoreTooSlow(t *testing.T) {
-	d := New("", "", slog.New(slog.DiscardHandler), scs.New())
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	w := httptest.NewRecorder()
-	d.Fail(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/audit", nil),
-		Failed("read audit", ctx.Err()))
-	if w.Code != http.StatusServiceUnavailable || !strings.Contains(
-		w.Body.String(), "Valkey is unavailable",
-	) {
-		t.Errorf("got status %d, want 503 and that Valkey is unavailable: %s", w.Code, w.Body)
-	}
-}
 
 // The log names the operation that failed. A problem is answered as it is, whatever wraps
 // it, and not logged.

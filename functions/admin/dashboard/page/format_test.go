@@ -1,22 +1,10 @@
 package page
 
 import (
-	"math"
 	"strings"
 	"testing"
 	"time"
 )
-
-func TestNumber(t *testing.T) {
-	for n, want := range map[int64]string{
-		0: "0", 999: "999", 1000: "1,000", 12345: "12,345", 1_000_000_000: "1,000,000,000", -1234: "-1,234",
-		math.MinInt64: "-9,223,372,036,854,775,808",
-	} {
-		if got := Number(n); got != want {
-			t.Errorf("%d: got %q, want %q", n, got, want)
-		}
-	}
-}
 
 func TestSpan(t *testing.T) {
 	for d, want := range map[time.Duration]string{
