@@ -113,7 +113,8 @@ func floods(ctx context.Context, o options) ([]bench.Figure, error) {
 	}{
 		{"allowed", oneLimit, nil}, {"denied", once, nil},
 		{"full_address", oneLimit, func(c *enforce.Call) error { // as of an address that was denied a moment ago
-			c.Network, c.Full = netip.MustParsePrefix("192.0.2.1/32"), policy.ScopeIP
+			c.Address, c.Network = netip.MustParseAddr("192.0.2.1"), netip.MustParsePrefix("192.0.2.1/32")
+			c.Full = policy.ScopeIP
 			return nil
 		}},
 		{"made_up", oneLimit, func(c *enforce.Call) (err error) { // as seen after the first ones of a flood
