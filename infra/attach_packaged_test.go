@@ -165,7 +165,7 @@ func compareGolden(t *testing.T, tool string, resources map[string]any) {
 		}
 	}
 	got := stamped.ReplaceAll(encoded(t, kept), []byte("$1"))
-	file := filepath.Join("golden", "attach", tool+".json")
+	file := filepath.Join("..", "internal", "golden", "attach", tool+".json")
 	if *update {
 		if err := os.WriteFile(file, got, 0o600); err != nil {
 			t.Fatal(err)
@@ -173,7 +173,7 @@ func compareGolden(t *testing.T, tool string, resources map[string]any) {
 		return
 	}
 	if diff := cmp.Diff(string(read(t, file)), string(got)); diff != "" {
-		t.Errorf("go test ./infra -run 'Attach|Packaged' -update accepts this (-golden +made):\n%s", diff)
+		t.Errorf("go -C infra test . -run 'Attach|Packaged' -update accepts this (-golden +made):\n%s", diff)
 	}
 }
 
@@ -184,7 +184,7 @@ func TestPackagesAreThoseOfGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	module := "github.com/aws/aws-cdk-go/awscdk/v2 v" + file.DevDependencies["aws-cdk-lib"] + "\n"
-	if !strings.Contains(string(read(t, "../go.mod")), module) {
+	if !strings.Contains(string(read(t, "go.mod")), module) {
 		t.Errorf("want %s in go.mod", module)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tidegate/infra/golden"
+	"tidegate/internal/golden"
 )
 
 var update = flag.Bool("update", false, "rewrite what the emulators and the functions' tests read")
@@ -68,13 +68,13 @@ func TestGolden(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := goldenOf(t, of(t, c.made), c.types)
 			if *update {
-				if err := os.WriteFile("golden/"+name+".json", got, 0o600); err != nil {
+				if err := os.WriteFile("../internal/golden/"+name+".json", got, 0o600); err != nil {
 					t.Fatal(err)
 				}
 				return
 			}
 			if diff := cmp.Diff(string(c.golden), string(got)); diff != "" {
-				t.Errorf("go test ./infra -run TestGolden -update accepts this (-golden +synthesised):\n%s",
+				t.Errorf("go -C infra test . -run TestGolden -update accepts this (-golden +synthesised):\n%s",
 					diff)
 			}
 		})

@@ -199,7 +199,7 @@ func TestTemplatesFollowTheSchemas(t *testing.T) {
 	for _, name := range []string{"rest.yaml", "http.yaml", "websocket.yaml"} {
 		templates[name] = at(t, readYAML(t, name), "Resources")
 	}
-	for _, path := range glob(t, filepath.Join("golden", "attach", "*.json")) {
+	for _, path := range glob(t, filepath.Join("..", "internal", "golden", "attach", "*.json")) {
 		templates[path] = resourcesOf(t, path)
 	}
 	checked := 0

@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"tidegate/infra/golden"
+	"tidegate/internal/golden"
 )
 
 // The function starts with the environment that the stack deploys, with every default and

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"testing"
 
-	"tidegate/infra/golden"
+	"tidegate/internal/golden"
 	"tidegate/internal/testing/built"
 )
 

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tidegate/infra/golden"
+	"tidegate/internal/golden"
 )
 
 // APIs are the two APIs of a template, without functions: Authorizer and Integration are

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"tidegate/infra/golden"
+	"tidegate/internal/golden"
 	"tidegate/local/gateway"
 )
 

@@ -27,7 +27,7 @@ type gatewayResponse struct {
 // template.
 func deployed(t *testing.T) (map[string]gatewayResponse, string) {
 	t.Helper()
-	text, err := os.ReadFile("../../../infra/golden/dev.json")
+	text, err := os.ReadFile("../../../internal/golden/dev.json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
 // Package golden has parts of the templates that the CDK synthesises, with the word HASH
-// in place of hashes. go test ./infra -run TestGolden -update rewrites them. The emulators
+// in place of hashes. go -C infra test . -update rewrites them. The emulators
 // under local configure themselves from Dev, so that a local run equals a deployment.
 package golden
 
