@@ -1,8 +1,8 @@
 //go:build unix
 
-// Command local runs Tidegate on this machine: the built functions behind emulators of
-// API Gateway, with a Valkey and demo keys. ./scripts/run builds it and passes its flags
-// on. If the first argument names a part, it runs one container of compose.yaml.
+// Command local is the program tidegate. Its first argument names what it does: run
+// Tidegate on this machine, work on a deployment, or be a container of compose.yaml. The
+// scripts of the commands' names build it and pass their arguments on.
 package main
 
 import (
@@ -21,25 +21,72 @@ import (
 	"syscall"
 
 	"tidegate/internal/journal"
+	"tidegate/local/cli"
 	"tidegate/local/gateway"
 	"tidegate/local/lambda"
+	"tidegate/local/migrate"
+	"tidegate/local/restore"
+	"tidegate/local/verify"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
+	os.Exit(execute(ctx, os.Args[1:], stdio{os.Getenv, os.Environ, os.Stdin, os.Stdout, os.Stderr}))
 }
+
+// stdio is the part of its process that a command may use.
+type stdio struct {
+	getenv      func(string) string
+	environ     func() []string
+	in          io.Reader
+	out, errOut io.Writer
+}
+
+const about = `Usage: tidegate COMMAND [flags]; tidegate COMMAND -h shows the flags
+
+  run       both gateways, the dashboard, a backend and a Valkey on this machine
+  migrate   imports API Gateway's usage plans and keys
+  verify    checks a deployment
+  restore   restores a Valkey from its journal
+`
+
+// execute runs the command that the first argument names, and returns its exit status.
+func execute(ctx context.Context, args []string, io stdio) int {
+	if len(args) == 0 {
+		args = []string{""}
+	}
+	switch args[0] {
+	case "run":
+		return run(ctx, args[1:], io.getenv, io.out, io.errOut)
+	case "migrate":
+		return migrate.Run(ctx, args[1:], io.getenv, io.in, io.out, io.errOut)
+	case "verify":
+		return verify.Run(ctx, args[1:], io.getenv, io.out, io.errOut)
+	case "restore":
+		return restore.Run(ctx, args[1:], io.getenv, io.out, io.errOut)
+	}
+	if part, found := partOf(args); found {
+		return runPart(ctx, part, args[1:], io)
+	}
+	_, _ = fmt.Fprint(io.errOut, about)
+	return 2
+}
+
+const aboutRun = `Runs Tidegate on this machine: both gateways, the dashboard, a backend and an embedded
+Valkey, with demo keys. ./scripts/run builds what is missing or stale first. Needs Go, but
+no Node.js, Valkey, browser or Docker. Ctrl-C stops everything.
+
+Variables: ADMIN_USER and ADMIN_PASSWORD are the dashboard's login, admin and a new
+password each time. KEY_PEPPER is the pepper of the keys in the Valkey of -valkey URL.
+Others of docs/configuration.md are passed to the functions.
+`
 
 // run returns the exit status: 0 after a signal, 1 after an error, 2 for bad flags.
 func run(ctx context.Context, args []string, getenv func(string) string, out, errOut io.Writer) int {
-	if part, found := partOf(args); found {
-		return runPart(ctx, part, args[1:], stdio{getenv, os.Environ, out, errOut})
-	}
-	o, err := parseOptions(args)
+	o, err := parseOptions(args, out)
 	if err != nil {
-		_, _ = fmt.Fprintf(errOut, "run: %v (-h shows all flags)\n", err)
-		return 2
+		return cli.Refuse("run", err, errOut)
 	}
 	if err := serve(ctx, o, getenv, out, errOut); err != nil && ctx.Err() == nil {
 		_, _ = fmt.Fprintf(errOut, "run: %v\n", err)
@@ -111,33 +158,40 @@ const denyInContext = "context"
 
 const maxEnvironments = 1000 // Lambda's default concurrency of an account
 
-// flags returns the flags. The head of scripts/run describes them.
 func (o *options) flags() *flag.FlagSet {
 	f := flag.NewFlagSet("run", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // run prints errors itself
-	f.StringVar(&o.rest, "rest", "127.0.0.1:8080", "")
-	f.StringVar(&o.http, "http", "127.0.0.1:8081", "")
-	f.StringVar(&o.admin, "admin", "127.0.0.1:8082", "")
-	f.StringVar(&o.httpDeny, "http-deny", "deny", "")
-	f.StringVar(&o.corsOrigin, "cors-origin", gateway.AnyOrigin, "")
-	f.StringVar(&o.valkey, "valkey", "", "")
-	f.StringVar(&o.journal, "journal", "", "")
-	f.StringVar(&o.readyFile, "ready-file", "", "")
-	f.StringVar(&o.bin, "bin", lambda.BinFolder(), "")
-	f.IntVar(&o.environments, "environments", 50, "")
-	f.BoolVar(&o.noFreeze, "no-freeze", false, "")
-	f.BoolVar(&o.verbose, "v", false, "")
+	f.StringVar(&o.rest, "rest", "127.0.0.1:8080", "`address` of the REST API; port 0 picks a free port")
+	f.StringVar(&o.http, "http", "127.0.0.1:8081", "`address` of the HTTP API")
+	f.StringVar(&o.admin, "admin", "127.0.0.1:8082", "`address` of the dashboard")
+	f.StringVar(&o.httpDeny, "http-deny", "deny",
+		"what the HTTP API answers over a limit, a `kind`: deny (403), or\n"+
+			"context: its backend runs the middleware, which answers 429")
+	f.StringVar(&o.corsOrigin, "cors-origin", gateway.AnyOrigin,
+		"`origin` whose scripts may read responses in a browser; none, or\n"+
+			"all: *")
+	f.StringVar(&o.valkey, "valkey", "",
+		"`URL` of the Valkey to use: valkey://host:6379, or auto to start the\n"+
+			"valkey-server found on PATH; by default one runs in process.\n"+
+			"Replaces the demo keys of an earlier run")
+	f.StringVar(&o.journal, "journal", "",
+		"store every change in this `folder` before it is acknowledged; at\n"+
+			"the start, restore changes that Valkey lost")
+	f.StringVar(&o.readyFile, "ready-file", "",
+		"a JSON `file` with addresses and credentials, written when\n"+
+			"everything runs, removed at the end")
+	f.StringVar(&o.bin, "bin", lambda.BinFolder(), "`folder` with the built functions")
+	f.IntVar(&o.environments, "environments", 50,
+		"maximum `number` of processes per function; each handles one call\n"+
+			"at a time, and a call that would need more gets 500")
+	f.BoolVar(&o.noFreeze, "no-freeze", false, "let functions run between calls; Lambda freezes them")
+	f.BoolVar(&o.verbose, "v", false, "show the functions' whole log, not only warnings and errors")
 	return f
 }
 
-func parseOptions(args []string) (options, error) {
+func parseOptions(args []string, out io.Writer) (options, error) {
 	var o options
-	f := o.flags()
-	if err := f.Parse(args); err != nil {
+	if err := cli.Parse(o.flags(), args, aboutRun, out); err != nil {
 		return o, err
-	}
-	if f.NArg() > 0 {
-		return o, fmt.Errorf("argument %q is not a flag", f.Arg(0))
 	}
 	return o, o.validate()
 }

@@ -6,13 +6,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"io"
 	"maps"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -357,55 +355,32 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-var flagLine = regexp.MustCompile(`(?m)^ +-([a-z-]+)\b.*$`)
+// command matches a command of the program tidegate on a page.
+var command = regexp.MustCompile("\\./scripts/(run|migrate|verify|restore)((?:[ \t]+[^ \t\n`|#&]+)*)")
 
-// listedFlags returns the names of the flags that have a line in a help text.
-func listedFlags(help string) []string {
-	var names []string
-	for _, line := range flagLine.FindAllStringSubmatch(help, -1) {
-		names = append(names, line[1])
-	}
-	return names
-}
-
-func checkListedOnce(t *testing.T, help string, names []string, name string) {
-	t.Helper()
-	if n := len(slices.DeleteFunc(slices.Clone(names), func(other string) bool {
-		return other != name
-	})); n != 1 {
-		t.Errorf("%s has %d lines of -%s, want 1", help, n, name)
-	}
-}
-
-// The help of scripts/run, which needs no build, has each flag once, with its default.
-// Each listed flag can be parsed, and changes an option that no other flag changes.
-func TestScriptHelpListsTheFlags(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), "../scripts/run", "-h").CombinedOutput()
+// The flags of commands on the pages are those that -h explains.
+func TestHelp(t *testing.T) {
+	pages, err := filepath.Glob("../docs/*.md")
 	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatal(err)
 	}
-	names := listedFlags(string(out))
-	var o options
-	o.flags().VisitAll(func(f *flag.Flag) {
-		checkListedOnce(t, "scripts/run -h", names, f.Name)
-		withDefault := regexp.MustCompile(`(?m)^ +-` + f.Name + `\b(.*\n {20,})*.* ` +
-			regexp.QuoteMeta(f.DefValue) + `(?:[;,. ]|$)`)
-		if f.Name != "bin" && f.DefValue != "" && f.DefValue != "false" && !withDefault.Match(out) {
-			t.Errorf("scripts/run -h does not have the default of -%s, %s", f.Name, f.DefValue)
+	help := map[string]string{}
+	for _, page := range append(pages, "../README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
 		}
-	})
-	changedBy := map[options]string{}
-	for _, name := range names {
-		var parsed options
-		f := parsed.flags()
-		unchanged := parsed
-		value := "1" // true for a switch
-		if err := f.Parse([]string{"-" + name + "=" + value}); err != nil || parsed == unchanged {
-			t.Errorf("-%s=%s changes nothing: %v", name, value, err)
+		for _, call := range command.FindAllStringSubmatch(string(text), -1) {
+			help[call[1]] = succeed(t, call[1], "-h")
+			for _, word := range strings.Fields(call[2]) {
+				name := regexp.MustCompile(`^--?[a-z][a-z-]*`).FindString(word)
+				if name != "-h" && !regexp.MustCompile(`(?m)(^| )`+name+`\b`).MatchString(help[call[1]]) {
+					t.Errorf("%s: the help of %s has no %s", page, call[1], name)
+				}
+			}
 		}
-		if other := changedBy[parsed]; other != "" {
-			t.Errorf("-%s and -%s change the same option", name, other)
-		}
-		changedBy[parsed] = name
+	}
+	if len(help) != 4 {
+		t.Errorf("the pages have %d commands, want 4", len(help))
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -24,13 +23,6 @@ import (
 type part struct {
 	name string
 	run  func(ctx context.Context, args []string, io stdio) error
-}
-
-// stdio is the part of its process that a part may use.
-type stdio struct {
-	getenv      func(string) string
-	environ     func() []string
-	out, errOut io.Writer
 }
 
 var parts = []part{

@@ -32,7 +32,7 @@ func composedSecrets(t *testing.T) (folder string) {
 func runToEnd(t *testing.T, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	var o, e syncbuffer.Buffer
-	code = run(t.Context(), args, noEnv, &o, &e)
+	code = execute(t.Context(), args, stdio{getenv: noEnv, environ: os.Environ, out: &o, errOut: &e})
 	return code, o.String(), e.String()
 }
 
@@ -99,7 +99,8 @@ func keepRunning(t *testing.T, args ...string) (printed func(*regexp.Regexp) str
 	ctx, cancel := context.WithCancel(t.Context())
 	exit := make(chan int, 1)
 	var out, errOut syncbuffer.Buffer
-	go func() { exit <- run(ctx, args, noEnv, &out, &errOut) }()
+	io := stdio{getenv: noEnv, environ: os.Environ, out: &out, errOut: &errOut}
+	go func() { exit <- execute(ctx, args, io) }()
 	t.Cleanup(func() {
 		cancel()
 		if code := waiting.For(t, "the end of the program", exit); code != 0 {

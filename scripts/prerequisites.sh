@@ -51,6 +51,28 @@ at_least() {
   }'
 }
 
+# binary PACKAGE OUTPUT [FLAG…] builds a program.
+binary() {
+  package=$1 output=$2
+  shift 2
+  CGO_ENABLED=0 go build -tags lambda.norpc -buildvcs=false -ldflags='-s -w -buildid=' "$@" -o "$output" "$package"
+}
+
+# program NAME FOLDER ARGUMENT… builds the program in a folder for this machine and becomes
+# it, so that it gets signals. It runs in the caller's folder, since arguments may be
+# relative paths.
+program() {
+  name=$1 folder=$2
+  shift 2
+  need_go
+  built=$root/build/$(go env GOHOSTOS)_$(go env GOHOSTARCH)
+  (GOOS='' GOARCH='' && export GOOS GOARCH && cd "$root/$folder" && binary . "$built/$name" -ldflags='-s -w')
+  exec "$built/$name" "$@"
+}
+
+# tidegate COMMAND ARGUMENT… runs a command of the program tidegate.
+tidegate() { program tidegate local "$@"; }
+
 need_go() {
   want=$(awk '$1 == "go" { print $2 }' "$root/go.mod")
   have=none

@@ -46,7 +46,7 @@ func up(t *testing.T) *composition {
 		User     string `json:"admin_user"`
 		Password string `json:"admin_password"`
 	}
-	if err := json.Unmarshal([]byte(c.docker(t, "exec", c.ids["gateway"], "/local", "ready")),
+	if err := json.Unmarshal([]byte(c.docker(t, "exec", c.ids["gateway"], "/tidegate", "ready")),
 		&ready); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package migrate
 
 import (
 	"bytes"
@@ -265,7 +265,7 @@ func TestImportThousands(t *testing.T) {
 	var out, errOut bytes.Buffer
 	getenv := func(string) string { return d.token }
 	args := []string{"-from", folder, "-dashboard", d.url, "-apply"}
-	if status := run(ctx, args, getenv, nil, &out, &errOut); status != failedSome {
+	if status := Run(ctx, args, getenv, nil, &out, &errOut); status != failedSome {
 		t.Fatalf("interrupted run: got exit status %d, want %d: %s %s", status, failedSome, &out, &errOut)
 	}
 	began := time.Now()

@@ -1,7 +1,7 @@
-// Command migrate takes over API Gateway's usage plans with their keys. It prints what each
-// limit and key becomes, writes the policy, and imports both through the JSON API of a
-// deployment. ./scripts/migrate builds it and passes on its flags.
-package main
+// Package migrate is the command that takes over API Gateway's usage plans with their
+// keys. It prints what each limit and key becomes, writes the policy, and imports both
+// through the JSON API of a deployment.
+package migrate
 
 import (
 	"context"
@@ -10,23 +10,21 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/policy"
+	"tidegate/local/cli"
 )
 
 // Exit statuses.
 const (
 	done = iota
 	failedSome
-	badUsage
 )
 
 // tokenVariable is the environment variable with the machine token. A flag would show the
@@ -46,20 +44,25 @@ type options struct {
 	shadow     bool
 }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
-}
+const about = `Imports API Gateway's usage plans and keys. Prints a table with what happens to every
+plan, limit and key, writes the policy as YAML, and imports policy and keys into a
+deployment or into scripts/run. Changes nothing without -apply. Run the same command
+again to continue an interrupted import. docs/migrate.md has the steps.
 
-// run returns the exit status. It writes the table to out and the progress to errOut.
-func run(
+  migrate -from FOLDER|FILE [flags]
+
+MIGRATE_TOKEN in the environment is a machine token of scope write, for -dashboard. Exit
+status: 0 when everything was imported, 1 when something was not, 2 for bad usage.
+`
+
+// Run runs the command and returns its exit status. It writes the table to out and the
+// progress to errOut.
+func Run(
 	ctx context.Context, args []string, getenv func(string) string, in io.Reader, out, errOut io.Writer,
 ) int {
-	o, err := parse(args, getenv)
+	o, err := parse(args, getenv, out)
 	if err != nil {
-		_, _ = fmt.Fprintf(errOut, "migrate: %v (-h shows all flags)\n", err)
-		return badUsage
+		return cli.Refuse("migrate", err, errOut)
 	}
 	out, errOut = printable{out}, printable{errOut}
 	if err := migrate(ctx, o, in, out, errOut); err != nil {
@@ -69,29 +72,31 @@ func run(
 	return done
 }
 
-// flags returns the flags. The head of scripts/migrate describes them.
 func (o *options) flags() *flag.FlagSet {
 	f := flag.NewFlagSet("migrate", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // run prints errors itself
-	f.StringVar(&o.from, "from", "", "")
-	f.StringVar(&o.policyFile, "policy", "", "")
-	f.StringVar(&o.dashboard, "dashboard", "", "")
-	f.BoolVar(&o.apply, "apply", false, "")
-	f.BoolVar(&o.shadow, "shadow", false, "")
-	f.StringVar(&o.reissued, "reissued", "", "")
+	f.StringVar(&o.from, "from", "",
+		"`folder or file` with the output of aws apigateway get-usage-plans,\n"+
+			"get-usage-plan-keys and get-api-keys --include-values, as .json\n"+
+			"or .yaml files, or a .csv file of import-api-keys; - reads JSON\n"+
+			"or YAML from standard input")
+	f.StringVar(&o.policyFile, "policy", "", "write the resulting policy to this `file` as YAML")
+	f.StringVar(&o.dashboard, "dashboard", "",
+		"`URL` of the dashboard: list the changes to the current policy")
+	f.BoolVar(&o.apply, "apply", false, "save the policy and import the keys")
+	f.BoolVar(&o.shadow, "shadow", false, "let new plans and rules only count: they deny nothing")
+	f.StringVar(&o.reissued, "reissued", "",
+		"write the new secrets of keys whose value cannot be kept to this\n"+
+			"`file`; without it those keys are skipped")
 	return f
 }
 
-func parse(args []string, getenv func(string) string) (options, error) {
+func parse(args []string, getenv func(string) string, out io.Writer) (options, error) {
 	var o options
-	f := o.flags()
-	if err := f.Parse(args); err != nil {
+	if err := cli.Parse(o.flags(), args, about, out); err != nil {
 		return o, err
 	}
 	o.token = secret(getenv(tokenVariable))
 	switch {
-	case f.NArg() > 0:
-		return o, fmt.Errorf("argument %q is not a flag", clipped(f.Arg(0), 40))
 	case o.from == "":
 		return o, errors.New("-from is required: the folder with the export, or - for a pipe")
 	case o.apply && o.dashboard == "":

@@ -1,6 +1,6 @@
-// Command restore restores a Valkey from its journal: keys, policies, machine tokens and
-// the newest entries of the audit. ./scripts/restore builds it and passes its flags on.
-package main
+// Package restore is the command that restores a Valkey from its journal: keys, policies,
+// machine tokens and the newest entries of the audit.
+package restore
 
 import (
 	"context"
@@ -10,9 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"tidegate/internal/apikey"
@@ -20,13 +18,13 @@ import (
 	"tidegate/internal/journal"
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
+	"tidegate/local/cli"
 )
 
 // Exit statuses.
 const (
 	done = iota
 	failed
-	badUsage
 )
 
 const (
@@ -40,18 +38,23 @@ type options struct {
 	journal.Options
 }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
-}
+const about = `Restores a Valkey from its journal: keys, policies and machine tokens, as they were last
+acknowledged. First reads and verifies the checkpoint of each part and the entries after
+it, and prints what it will do. Run it again to continue an interrupted restore.
 
-// run returns the exit status. The counts go to out, the progress to errOut.
-func run(ctx context.Context, args []string, getenv func(string) string, out, errOut io.Writer) int {
-	o, err := parse(args, getenv)
+  KEY_PEPPER=… restore -journal s3://BUCKET[/PREFIX]|FOLDER -valkey URL [flags]
+
+KEY_PEPPER is the pepper of the functions, which authenticates the journal. A bucket is
+read with the AWS credentials of the environment. Exit status: 0 when everything was
+restored, 1 when something was not, 2 for bad usage.
+`
+
+// Run runs the command and returns its exit status. The counts go to out, the progress to
+// errOut.
+func Run(ctx context.Context, args []string, getenv func(string) string, out, errOut io.Writer) int {
+	o, err := parse(args, getenv, out)
 	if err != nil {
-		_, _ = fmt.Fprintf(errOut, "restore: %v (-h shows all flags)\n", err)
-		return badUsage
+		return cli.Refuse("restore", err, errOut)
 	}
 	if err := restore(ctx, o, out, errOut); err != nil {
 		_, _ = fmt.Fprintf(errOut, "restore: %v\n", err)
@@ -60,24 +63,22 @@ func run(ctx context.Context, args []string, getenv func(string) string, out, er
 	return done
 }
 
-// parse parses the flags, which the head of scripts/restore describes.
-func parse(args []string, getenv func(string) string) (options, error) {
+func parse(args []string, getenv func(string) string, out io.Writer) (options, error) {
 	var o options
 	var until string
 	f := flag.NewFlagSet("restore", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // run prints errors itself
-	f.StringVar(&o.journal, "journal", "", "")
-	f.StringVar(&o.valkey, "valkey", "", "")
-	f.BoolVar(&o.DryRun, "dry-run", false, "")
-	f.StringVar(&until, "until", "", "")
-	f.BoolVar(&o.Force, "force", false, "")
-	if err := f.Parse(args); err != nil {
+	f.StringVar(&o.journal, "journal", "", "`address` of the journal: s3://BUCKET[/PREFIX] or a folder")
+	f.StringVar(&o.valkey, "valkey", "", "`URL` of the Valkey: valkey://host:6379 or valkeys://…")
+	f.BoolVar(&o.DryRun, "dry-run", false, "only print what would be done")
+	f.StringVar(&until, "until", "", "restore the state at that `time`, such as 2026-11-22T14:03:00Z;\n"+
+		"later changes are reverted, and stay in the journal")
+	f.BoolVar(&o.Force, "force", false, "also revert changes that the journal lacks, even those that a\n"+
+		"start of the admin function would store in it; without it, parts\n"+
+		"of the Valkey with such changes are not restored")
+	if err := cli.Parse(f, args, about, out); err != nil {
 		return o, err
 	}
-	switch {
-	case f.NArg() > 0:
-		return o, fmt.Errorf("argument %q is not a flag", f.Arg(0))
-	case o.journal == "" || o.valkey == "":
+	if o.journal == "" || o.valkey == "" {
 		return o, errors.New("-journal and -valkey are required")
 	}
 	var err error

@@ -1,4 +1,4 @@
-package main
+package restore
 
 import (
 	"bytes"
@@ -58,7 +58,7 @@ func command(t *testing.T, want int, args ...string) string {
 	t.Helper()
 	var out, errOut bytes.Buffer
 	environment := func(name string) string { return map[string]string{"KEY_PEPPER": pepper}[name] }
-	if got := run(context.WithoutCancel(t.Context()), args, environment, &out, &errOut); got != want {
+	if got := Run(context.WithoutCancel(t.Context()), args, environment, &out, &errOut); got != want {
 		t.Errorf("%q: exit status %d, want %d\n%s\n%s", args, got, want, &out, &errOut)
 	}
 	return out.String() + errOut.String()
@@ -179,7 +179,7 @@ func TestBadUsage(t *testing.T) {
 		{"-journal", folder, "-valkey", "valkey://127.0.0.1:1", "x"},
 		{"-journal", folder, "-valkey", "valkey://127.0.0.1:1", "-until", "yesterday"},
 	} {
-		command(t, badUsage, args...)
+		command(t, 2, args...)
 	}
 	command(t, failed, "-journal", folder+"/none", "-valkey", "valkey://127.0.0.1:1")
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package verify
 
 import (
 	"bytes"
@@ -41,7 +41,7 @@ const localPepper = "a pepper of at least thirty-two bytes, for tests"
 // programs are the built functions and the program of ./scripts/run.
 var programs = map[string]string{
 	"check/bootstrap": "tidegate/functions/check", "admin/bootstrap": "tidegate/functions/admin",
-	"local": "tidegate/local",
+	"tidegate": "tidegate/local",
 }
 
 // site has the addresses of a running program of ./scripts/run.
@@ -59,8 +59,9 @@ func startLocal(t *testing.T, flags ...string) *site {
 	tier.Two(t, "waits for windows of 10 s")
 	valkey, dir := valkeytest.Start(t), built.Folder(t, programs)
 	ready := filepath.Join(t.TempDir(), "ready.json")
-	cmd := exec.Command(filepath.Join(dir, "local"), append(flags, "-bin", dir, "-ready-file", ready,
-		"-rest", "127.0.0.1:0", "-http", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-valkey", valkey)...)
+	flags = append([]string{"run", "-bin", dir, "-ready-file", ready, "-rest", "127.0.0.1:0",
+		"-http", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-valkey", valkey}, flags...)
+	cmd := exec.Command(filepath.Join(dir, "tidegate"), flags...)
 	cmd.Env = append(os.Environ(), "KEY_PEPPER="+localPepper)
 	var log syncbuffer.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
@@ -122,11 +123,11 @@ func (s *site) run(
 	var table, plan bytes.Buffer
 	flags = append(flags, "-rest", addresses[0], "-http", addresses[1], "-dashboard", addresses[2],
 		"-json", file)
-	code = run(t.Context(), flags,
+	code = Run(t.Context(), flags,
 		func(name string) string {
 			return map[string]string{keyVariable: s.key, tokenVariable: s.token}[name]
 		}, &table, &plan)
-	if code == badUsage {
+	if code == 2 {
 		t.Fatal(plan.String())
 	}
 	t.Logf("%s%s", &plan, &table)

@@ -1,8 +1,7 @@
-// Command verify calls a deployment of Tidegate and reports where AWS, or the account's
-// configuration, differs from this repository's expectations. It reads the text of every
-// row from rows.md, and -list prints them. ./scripts/verify builds it and passes on its
-// flags.
-package main
+// Package verify is the command that calls a deployment of Tidegate and reports where AWS,
+// or the account's configuration, differs from this repository's expectations. It reads
+// the text of every row from rows.md, and -list prints them.
+package verify
 
 import (
 	"cmp"
@@ -16,33 +15,43 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 
 	"tidegate/internal/awscli"
+	"tidegate/local/cli"
 )
 
 // Exit statuses.
 const (
 	allAsExpected = iota
 	somethingDiffers
-	badUsage
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
-}
+const about = `Calls a deployment of Tidegate, or the gateways of scripts/run, and prints in a table
+which expectations about AWS hold. Changes nothing without -token, and reverts the changes
+that it makes with -token. Prints the calls that it will make first.
 
-// run returns the exit status. It writes the table to out, and the plan and the progress
-// to errOut.
-func run(ctx context.Context, args []string, getenv func(string) string, out, errOut io.Writer) int {
-	o, err := parseOptions(args, getenv)
+  verify -rest URL -http URL -dashboard URL -key KEY [flags]
+  verify -outputs FILE -key KEY [flags]
+  verify -list                      every row: how it is checked, what is expected, what to do
+  ./scripts/verify -preflight STAGE reads the account with the AWS command line, version 1 or
+                                    2, and says what would make the first deployment of the
+                                    stage fail. Exit status: 1 for an obstacle, 2 if
+                                    something could not be read
+
+VERIFY_KEY and VERIFY_TOKEN in the environment replace -key and -token, which other users
+of the machine can see. Uses the AWS command line, only to read, if it is on PATH and the
+stack's name is known. Exit status: 0 when everything is as expected, 1 when something
+differs, 2 for bad usage.
+`
+
+// Run runs the command and returns its exit status. It writes the table to out, and the
+// plan and the progress to errOut.
+func Run(ctx context.Context, args []string, getenv func(string) string, out, errOut io.Writer) int {
+	o, err := parseOptions(args, getenv, out)
 	if err == nil && o.list {
 		list(out)
 		return allAsExpected
@@ -52,8 +61,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, out, er
 		err = o.complete(ctx, aws)
 	}
 	if err != nil {
-		_, _ = fmt.Fprintf(errOut, "verify: %v (-h shows all flags)\n", err)
-		return badUsage
+		return cli.Refuse("verify", err, errOut)
 	}
 	return verify(ctx, newSession(o, aws), out, errOut)
 }
@@ -97,34 +105,39 @@ const (
 	tokenVariable = "VERIFY_TOKEN"
 )
 
-// flags returns the flags. The head of scripts/verify describes them.
 func (o *options) flags() *flag.FlagSet {
 	f := flag.NewFlagSet("verify", flag.ContinueOnError)
-	f.SetOutput(io.Discard) // run prints errors itself
-	f.StringVar(&o.rest, "rest", "", "")
-	f.StringVar(&o.http, "http", "", "")
-	f.StringVar(&o.dashboard, "dashboard", "", "")
-	f.StringVar(&o.path, "path", examplePath, "")
-	f.StringVar(&o.method, "method", http.MethodGet, "")
-	f.StringVar(&o.body, "body", "", "")
-	f.StringVar(&o.key, "key", "", "")
-	f.StringVar(&o.token, "token", "", "")
-	f.StringVar(&o.outputs, "outputs", "", "")
-	f.StringVar(&o.stack, "stack", "", "")
-	f.BoolVar(&o.throttle, "throttle", false, "")
-	f.StringVar(&o.json, "json", "", "")
-	f.BoolVar(&o.list, "list", false, "")
+	f.StringVar(&o.rest, "rest", "", "`URL` of the REST API, with its stage")
+	f.StringVar(&o.http, "http", "", "`URL` of the HTTP API")
+	f.StringVar(&o.dashboard, "dashboard", "", "`URL` of the dashboard")
+	f.StringVar(&o.path, "path", examplePath,
+		"`path` of the calls on both APIs, which reach the backend;\n"+
+			"rows on other paths need the example APIs")
+	f.StringVar(&o.method, "method", http.MethodGet, "`method` of these calls")
+	f.StringVar(&o.body, "body", "", "`JSON` of these calls")
+	f.StringVar(&o.key, "key", "", "an API `key` of a plan of 10 per 10 seconds: its limit is used up\n"+
+		"several times")
+	f.StringVar(&o.token, "token", "",
+		"a machine `token` of scope write: sets and removes an override of\n"+
+			"the key, to check that edits act on the next check")
+	f.StringVar(&o.outputs, "outputs", "",
+		"`file` of cdk deploy --outputs-file: has the URLs that are not\n"+
+			"given, and the stack's name")
+	f.StringVar(&o.stack, "stack", "",
+		"`name` of the stack, for the rows that need the AWS command line;\n"+
+			"without any URL its outputs are read")
+	f.BoolVar(&o.throttle, "throttle", false,
+		"also make bursts of 1,000 and 100 calls, to check the throttles of\n"+
+			"API Gateway; they cost less than a cent")
+	f.StringVar(&o.json, "json", "", "write the table to this `file` as JSON")
+	f.BoolVar(&o.list, "list", false, "print every row")
 	return f
 }
 
-func parseOptions(args []string, getenv func(string) string) (options, error) {
+func parseOptions(args []string, getenv func(string) string, out io.Writer) (options, error) {
 	var o options
-	f := o.flags()
-	if err := f.Parse(args); err != nil {
+	if err := cli.Parse(o.flags(), args, about, out); err != nil {
 		return o, err
-	}
-	if f.NArg() > 0 {
-		return o, fmt.Errorf("argument %q is not a flag", f.Arg(0))
 	}
 	o.key = cmp.Or(o.key, getenv(keyVariable))
 	o.token = cmp.Or(o.token, getenv(tokenVariable))

@@ -100,8 +100,11 @@ var once sync.Map // builds a program once in a process, by its package
 func build(ctx context.Context, source string) (string, error) {
 	built, _ := once.LoadOrStore(source, sync.OnceValues(func() (string, error) {
 		name := filepath.Base(source)
-		if strings.HasPrefix(source, "tidegate/functions/") {
+		switch {
+		case strings.HasPrefix(source, "tidegate/functions/"):
 			name = filepath.Join(name, "bootstrap")
+		case source == "tidegate/local":
+			name = "tidegate"
 		}
 		program := filepath.Join(root(), "build", runtime.GOOS+"_"+runtime.GOARCH, name)
 		return program, compile(context.WithoutCancel(ctx), source, program)
