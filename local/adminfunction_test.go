@@ -19,8 +19,8 @@ import (
 	"tidegate/internal/audit"
 	"tidegate/internal/testing/built"
 	"tidegate/internal/testing/storetest"
-	"tidegate/internal/testing/syncbuffer"
 	"tidegate/internal/testing/valkeytest"
+	"tidegate/internal/testing/waiting"
 	"tidegate/local/gateway"
 	"tidegate/local/lambda"
 )
@@ -30,7 +30,7 @@ type adminFunction struct {
 	function *lambda.Function
 	url      string
 	client   valkey.Client
-	log      *syncbuffer.Buffer
+	log      *waiting.Buffer
 }
 
 const (
@@ -54,7 +54,7 @@ func startAdmin(t *testing.T, binary string, variables map[string]string) adminF
 		env["VALKEY_URL"] = valkeytest.Start(t)
 	}
 	maps.DeleteFunc(env, func(_, value string) bool { return value == "" })
-	a := adminFunction{client: storetest.Connect(t, env["VALKEY_URL"]), log: &syncbuffer.Buffer{}}
+	a := adminFunction{client: storetest.Connect(t, env["VALKEY_URL"]), log: &waiting.Buffer{}}
 	var err error
 	a.function, err = lambda.Start(lambda.Config{Name: "admin", Binary: binary, Env: env, Warm: 1,
 		Timeout: 30 * time.Second, Log: a.log})

@@ -11,9 +11,9 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/testing/leaks"
+	"tidegate/internal/testing/oidctest"
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/tier"
-	"tidegate/internal/testing/tokentest"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -32,12 +32,12 @@ type canaries struct {
 
 func newCanaries(t *testing.T) *canaries {
 	t.Helper()
-	key := tokentest.NewKey('c')
+	key := oidctest.NewKey('c')
 	c := &canaries{jwks: key.Set(), keys: map[string]string{}}
 	c.tokens = map[string]string{
 		"good":    signedTokenOf(key, "canary-subject-good@example.com", time.Hour),
 		"expired": signedTokenOf(key, "canary-subject-late@example.com", -time.Hour),
-		"foreign": signedTokenOf(tokentest.NewKey('x'), "canary-subject-foreign@example.com", time.Hour),
+		"foreign": signedTokenOf(oidctest.NewKey('x'), "canary-subject-foreign@example.com", time.Hour),
 		"broken":  signedTokenOf(key, "canary-subject-broken@example.com", time.Hour) + "A",
 	}
 	return c
@@ -45,7 +45,7 @@ func newCanaries(t *testing.T) *canaries {
 
 // signedTokenOf returns a token for the subject, signed with the key, that expires after
 // valid.
-func signedTokenOf(key tokentest.Key, subject string, valid time.Duration) string {
+func signedTokenOf(key oidctest.Key, subject string, valid time.Duration) string {
 	return key.Sign(map[string]any{"iss": canaryIssuer, "aud": "orders", "sub": subject,
 		"exp": time.Now().Add(valid).Unix()})
 }

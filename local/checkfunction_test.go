@@ -18,7 +18,6 @@ import (
 	"tidegate/internal/registry"
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/storetest"
-	"tidegate/internal/testing/syncbuffer"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
 	"tidegate/local/lambda"
@@ -33,7 +32,7 @@ type checkFunction struct {
 	*lambda.Function
 	store  *registry.Store
 	client valkey.Client
-	log    syncbuffer.Buffer
+	log    waiting.Buffer
 }
 
 // startCheck starts the function with further variables. The plan of every caller allows

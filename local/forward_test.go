@@ -16,7 +16,6 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/testing/built"
 	"tidegate/internal/testing/registrytest"
-	"tidegate/internal/testing/syncbuffer"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
 	"tidegate/local/lambda"
@@ -54,7 +53,7 @@ func TestCrossingReachesItsTarget(t *testing.T) {
 				_, _ = io.WriteString(w, c.answer)
 			}))
 			t.Cleanup(service.Close)
-			var log syncbuffer.Buffer
+			var log waiting.Buffer
 			forward, err := lambda.Start(lambda.Config{
 				Name: "forward", Binary: built.Program(t, "tidegate/functions/forward"), Warm: 1,
 				Timeout: 30 * time.Second, Log: &log, Env: map[string]string{

@@ -23,7 +23,6 @@ import (
 	"tidegate/internal/registry"
 	"tidegate/internal/testing/browsertest"
 	"tidegate/internal/testing/built"
-	"tidegate/internal/testing/syncbuffer"
 	"tidegate/internal/testing/waiting"
 )
 
@@ -45,7 +44,7 @@ type program struct {
 	path     string // of the ready file
 	stop     context.CancelFunc
 	exit     chan int
-	out, err syncbuffer.Buffer
+	out, err waiting.Buffer
 }
 
 func onFreePorts(t *testing.T, flags ...string) []string {
@@ -241,7 +240,7 @@ func TestRunFails(t *testing.T) {
 		{"function cannot start", []string{"-bin", broken}, 1, "[check] configuration is broken"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var out, errOut syncbuffer.Buffer
+			var out, errOut waiting.Buffer
 			code := run(t.Context(), onFreePorts(t, c.flags...), noEnv, &out, &errOut)
 			if code != c.code || !strings.Contains(errOut.String(), c.want) {
 				t.Errorf("exit status %d, %q; want %d and %q", code, errOut.String(), c.code, c.want)

@@ -15,7 +15,6 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
-	"tidegate/internal/testing/syncbuffer"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
 )
@@ -31,7 +30,7 @@ func composedSecrets(t *testing.T) (folder string) {
 // runToEnd runs the program with these arguments.
 func runToEnd(t *testing.T, args ...string) (code int, out, errOut string) {
 	t.Helper()
-	var o, e syncbuffer.Buffer
+	var o, e waiting.Buffer
 	code = execute(t.Context(), args, stdio{getenv: noEnv, environ: os.Environ, out: &o, errOut: &e})
 	return code, o.String(), e.String()
 }
@@ -98,7 +97,7 @@ func keepRunning(t *testing.T, args ...string) (printed func(*regexp.Regexp) str
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	exit := make(chan int, 1)
-	var out, errOut syncbuffer.Buffer
+	var out, errOut waiting.Buffer
 	io := stdio{getenv: noEnv, environ: os.Environ, out: &out, errOut: &errOut}
 	go func() { exit <- execute(ctx, args, io) }()
 	t.Cleanup(func() {

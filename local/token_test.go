@@ -5,11 +5,11 @@ package main
 import (
 	"time"
 
-	"tidegate/internal/testing/tokentest"
+	"tidegate/internal/testing/oidctest"
 )
 
 // tokenKey signs the tokens of the issuer.
-var tokenKey = tokentest.NewKey('v')
+var tokenKey = oidctest.NewKey('v')
 
 // signedToken returns a token that expires after good. Its claims name a client and a
 // plan too.

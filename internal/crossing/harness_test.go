@@ -21,8 +21,8 @@ import (
 	"tidegate/internal/telemetry"
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/storetest"
-	"tidegate/internal/testing/syncbuffer"
 	"tidegate/internal/testing/valkeytest"
+	"tidegate/internal/testing/waiting"
 )
 
 var (
@@ -92,7 +92,7 @@ func (e *environment) call(t *testing.T, call enforce.Call, dies bool) enforce.R
 }
 
 // lines collects the lines of a log. It is safe for concurrent use.
-type lines struct{ syncbuffer.Buffer }
+type lines struct{ waiting.Buffer }
 
 // events returns how often each threshold was reported, by scope, subject and percent.
 func (l *lines) events(t *testing.T) map[string]int {

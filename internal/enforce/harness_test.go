@@ -17,9 +17,9 @@ import (
 	"tidegate/internal/registry"
 	"tidegate/internal/route"
 	"tidegate/internal/store/acl"
-	_ "tidegate/internal/testing/histories" // few under the race detector
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/storetest"
+	_ "tidegate/internal/testing/tier" // few under the race detector
 	"tidegate/internal/testing/valkeytest"
 )
 

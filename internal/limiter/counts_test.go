@@ -14,7 +14,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 	"pgregory.net/rapid"
 
-	"tidegate/internal/testing/histories"
+	"tidegate/internal/testing/tier"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -262,11 +262,11 @@ func (h *changing) checkRolling(t *rapid.T) {
 // nothing, and a call is only denied where a limit may have counted too much for it.
 func TestCountsSurviveChanges(t *testing.T) {
 	all, share := 1_000, 10
-	if histories.N(100) == 100 {
+	if tier.Histories(100) == 100 {
 		all, share = 10_000, 50
 	}
 	checks := flag.Lookup("rapid.checks").Value
-	if former := checks.String(); former == "100" || former == strconv.Itoa(histories.N(100)) { // the default
+	if former := checks.String(); former == "100" || former == strconv.Itoa(tier.Histories(100)) { // the default
 		_ = checks.Set(strconv.Itoa(all))
 		t.Cleanup(func() { _ = checks.Set(former) })
 	}

@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"tidegate/internal/testing/histories"
+	"tidegate/internal/testing/tier"
 	"tidegate/internal/testing/zones"
 )
 
@@ -18,7 +18,7 @@ import (
 // the limit is admitted.
 func TestNoCalendarDayIsUnlimited(t *testing.T) {
 	const requests = 3
-	for _, name := range zones.Names[:histories.N(len(zones.Names))] {
+	for _, name := range zones.Names[:tier.Histories(len(zones.Names))] {
 		limits := []Limit{{Requests: requests, Algorithm: FixedWindow, Calendar: Day, Zone: name}}
 		location, err := time.LoadLocation(name)
 		if err != nil {
@@ -122,7 +122,7 @@ func TestRedundantLimitNeverDenies(t *testing.T) {
 		return l
 	}
 	tried := 0
-	for range histories.N(4000) {
+	for range tier.Histories(4000) {
 		limits := []Limit{limit(), limit()}
 		for _, m := range RedundantLimits(limits) {
 			tried++
@@ -139,7 +139,7 @@ func TestRedundantLimitNeverDenies(t *testing.T) {
 			}
 		}
 	}
-	if tried < histories.N(100) {
-		t.Errorf("got %d redundant limits, want at least %d", tried, histories.N(100))
+	if tried < tier.Histories(100) {
+		t.Errorf("got %d redundant limits, want at least %d", tried, tier.Histories(100))
 	}
 }

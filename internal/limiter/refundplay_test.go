@@ -10,7 +10,7 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
-	"tidegate/internal/testing/histories"
+	"tidegate/internal/testing/tier"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -191,7 +191,7 @@ func playRefunds(t *testing.T, play func(*refundPlay)) {
 	t.Helper()
 	client, script := connect(t, valkeytest.Start(t)), clockedScript(t)
 	steps, longest := 0, 0
-	played := histories.N(*refundHistories)
+	played := tier.Histories(*refundHistories)
 	for seed := range played {
 		p := &refundPlay{
 			random: rand.New(rand.NewPCG(uint64(seed), 1)), client: client, script: script,

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"tidegate/internal/policy"
-	"tidegate/internal/testing/histories"
+	"tidegate/internal/testing/tier"
 )
 
 var (
@@ -48,7 +48,7 @@ func TestSimulation(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := strings.Split(strings.TrimSpace(string(kept)), "\n")
-	for _, line := range all[:histories.N(len(all))] {
+	for _, line := range all[:tier.Histories(len(all))] {
 		text, _, _ := strings.Cut(line, " ")
 		s, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
@@ -60,7 +60,7 @@ func TestSimulation(t *testing.T) {
 	if *fresh == 0 {
 		next = seedsOf(commit(t))
 	}
-	for range cmp.Or(*fresh, histories.N(100)) {
+	for range cmp.Or(*fresh, tier.Histories(100)) {
 		s := next()
 		t.Run(fmt.Sprint("seed ", s), func(t *testing.T) {
 			defer keep(t, s)

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/testing/tokentest"
+	"tidegate/internal/testing/oidctest"
 )
 
 // pairs are names and values of headers.
@@ -84,10 +84,10 @@ const (
 )
 
 // issuerKey is the issuer's key.
-var issuerKey = tokentest.NewKey(1)
+var issuerKey = oidctest.NewKey(1)
 
 // signed returns a token with the good claims and the changes.
-func signed(key tokentest.Key, changes map[string]any) string {
+func signed(key oidctest.Key, changes map[string]any) string {
 	now := time.Now()
 	claims := map[string]any{"iss": issuer, "aud": audience, "sub": "ada", "exp": now.Add(time.Hour).Unix(),
 		"iat": now.Unix()}
@@ -126,7 +126,7 @@ func TestAttackForgedTokens(t *testing.T) {
 	for name, token := range map[string]string{
 		"unsigned":         encode([]byte(`{"alg":"none","kid":"1"}`)) + "." + claims + ".",
 		"HMAC":             symmetric + "." + encode(mac.Sum(nil)),
-		"another key":      signed(tokentest.NewKey(2), nil),
+		"another key":      signed(oidctest.NewKey(2), nil),
 		"broken":           good[:len(good)-4] + "AAAA",
 		"expired":          signed(issuerKey, map[string]any{"exp": 1}),
 		"another issuer":   signed(issuerKey, map[string]any{"iss": "https://evil.example/"}),

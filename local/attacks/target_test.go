@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/testing/syncbuffer"
+	"tidegate/internal/testing/waiting"
 )
 
 // callLimit bounds every request of the suite.
@@ -127,7 +127,7 @@ func (r reply) remaining(t testing.TB, name string) int64 {
 }
 
 // output collects the logs of all functions and gateways.
-type output struct{ syncbuffer.Buffer }
+type output struct{ waiting.Buffer }
 
 // tail returns the last 4,000 bytes of the log.
 func (o *output) tail() string {

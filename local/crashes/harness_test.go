@@ -32,7 +32,6 @@ import (
 	"tidegate/internal/store"
 	"tidegate/internal/testing/built"
 	"tidegate/internal/testing/s3test"
-	"tidegate/internal/testing/syncbuffer"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
 	"tidegate/local/gateway"
@@ -152,7 +151,7 @@ func (w *world) start(s3 *s3test.Server, valkeyURL, binary, restore string, numb
 		proxy.EndClient(e.pass, e.kill)
 		variables["VALKEY_URL"] = proxy.URL()
 	}
-	log := &syncbuffer.Buffer{}
+	log := &waiting.Buffer{}
 	function, err := lambda.Start(lambda.Config{Name: "admin", Binary: e.binary, Env: variables,
 		Concurrency: 4, Timeout: 30 * time.Second, Log: log})
 	if err != nil {

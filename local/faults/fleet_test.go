@@ -16,14 +16,14 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/policy"
-	"tidegate/internal/testing/syncbuffer"
+	"tidegate/internal/testing/waiting"
 	"tidegate/local/lambda"
 )
 
 // fleet is the check function with its environments, run as in Lambda.
 type fleet struct {
 	fn  *lambda.Function
-	log *syncbuffer.Buffer
+	log *waiting.Buffer
 }
 
 type fleetOptions struct {
@@ -42,7 +42,7 @@ const (
 
 func startFleet(t *testing.T, url string, o fleetOptions) *fleet {
 	t.Helper()
-	f := &fleet{log: &syncbuffer.Buffer{}}
+	f := &fleet{log: &waiting.Buffer{}}
 	env := map[string]string{"VALKEY_URL": url, "KEY_PEPPER": pepper, "LOG_LEVEL": "warn",
 		"VALKEY_TIMEOUT": o.timeout.String()}
 	for name, value := range o.env {

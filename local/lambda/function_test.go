@@ -18,7 +18,6 @@ import (
 	"go.uber.org/goleak"
 
 	"tidegate/internal/testing/built"
-	"tidegate/internal/testing/syncbuffer"
 	"tidegate/internal/testing/waiting"
 	"tidegate/local/lambda"
 )
@@ -417,7 +416,7 @@ func TestFunctionClose(t *testing.T) {
 // The log has every line of the function whole and with its prefix, also a last line
 // without a newline.
 func TestFunctionLog(t *testing.T) {
-	var log syncbuffer.Buffer
+	var log waiting.Buffer
 	f := start(t, lambda.Config{Log: &log})
 	mustInvoke(t, f, event{Do: "log"})
 	f.Close()

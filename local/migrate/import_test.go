@@ -25,7 +25,6 @@ import (
 	"tidegate/internal/route"
 	"tidegate/internal/testing/built"
 	"tidegate/internal/testing/storetest"
-	"tidegate/internal/testing/syncbuffer"
 	"tidegate/internal/testing/tier"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
@@ -42,7 +41,7 @@ type deployment struct {
 	valkey     string
 	keys       *registry.Store
 	checker    *enforce.Checker
-	log        *syncbuffer.Buffer
+	log        *waiting.Buffer
 	// imports increases with each import of keys. atImport is called when it reaches 0.
 	imports  atomic.Int64
 	atImport func()
@@ -54,7 +53,7 @@ func deploy(t *testing.T, foreign string) *deployment {
 	t.Helper()
 	server := valkeytest.Start(t)
 	client := storetest.Connect(t, server)
-	d := &deployment{log: &syncbuffer.Buffer{}, valkey: server, keys: registry.NewStore(client, pepper),
+	d := &deployment{log: &waiting.Buffer{}, valkey: server, keys: registry.NewStore(client, pepper),
 		checker: enforce.NewChecker(client, pepper)}
 	api := &gateway.HTTP{Integration: d.function(t, "admin", map[string]string{
 		"ADMIN_USER": "ada", "ADMIN_PASSWORD": "a password of twenty characters", "FOREIGN_KEYS": foreign,

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"testing"
 
-	"tidegate/internal/testing/syncbuffer"
 	"tidegate/internal/testing/tier"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
@@ -68,7 +67,7 @@ func TestAsAFunction(t *testing.T) {
 	savePlan(t, keys)
 	kept := create(t, keys, "kept")
 	unpack(t, dir)
-	empty, log := valkeytest.Start(t), &syncbuffer.Buffer{}
+	empty, log := valkeytest.Start(t), &waiting.Buffer{}
 	f, err := lambda.Start(lambda.Config{
 		Name: "restore", Binary: filepath.Join(dir, "bootstrap"), Timeout: waiting.Timeout, Log: log,
 		Env: map[string]string{"PATH": os.Getenv("PATH"), "JOURNAL": folder, "VALKEY_URL": empty,

@@ -29,7 +29,6 @@ import (
 	"tidegate/internal/testing/built"
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/storetest"
-	"tidegate/internal/testing/syncbuffer"
 	"tidegate/internal/testing/tier"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
@@ -63,7 +62,7 @@ func startLocal(t *testing.T, flags ...string) *site {
 		"-http", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-valkey", valkey}, flags...)
 	cmd := exec.Command(filepath.Join(dir, "tidegate"), flags...)
 	cmd.Env = append(os.Environ(), "KEY_PEPPER="+localPepper)
-	var log syncbuffer.Buffer
+	var log waiting.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	p, err := process.Start(cmd)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/telemetry"
 	"tidegate/internal/testing/sitetest"
-	"tidegate/internal/testing/syncbuffer"
+	"tidegate/internal/testing/waiting"
 )
 
 // crossLimits reports calls of a key that crossed 50 % and 100 % of the key's own limit,
@@ -62,7 +62,7 @@ func TestAlerts(t *testing.T) {
 // minute. Without a target the page says that nothing is connected, and nothing is sent. A
 // viewer has no button.
 func TestAlertsAreTested(t *testing.T) {
-	var lines syncbuffer.Buffer
+	var lines waiting.Buffer
 	s := sitetest.New(t, sitetest.WithServices(func(services *server.Services) {
 		services.Log = slog.New(slog.NewJSONHandler(&lines, &slog.HandlerOptions{Level: slog.LevelError}))
 	})).Login()

@@ -24,8 +24,8 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/proxies"
+	"tidegate/internal/testing/oidctest"
 	"tidegate/internal/testing/registrytest"
-	"tidegate/internal/testing/tokentest"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -38,8 +38,8 @@ const (
 var hourly = limiter.Limit{Requests: 1, Window: time.Hour}
 
 var (
-	signingKey = tokentest.NewKey('s')
-	foreignKey = tokentest.NewKey('f')
+	signingKey = oidctest.NewKey('s')
+	foreignKey = oidctest.NewKey('f')
 )
 
 func must[T any](v T, err error) T {
@@ -50,7 +50,7 @@ func must[T any](v T, err error) T {
 }
 
 // token returns a token of the issuer for the subject that expires after valid.
-func token(key tokentest.Key, subject string, valid time.Duration) string {
+func token(key oidctest.Key, subject string, valid time.Duration) string {
 	return key.Sign(map[string]any{"iss": issuer, "aud": audience, "sub": subject,
 		"exp": time.Now().Add(valid).Unix()})
 }

@@ -18,7 +18,7 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/jwt"
 	"tidegate/internal/proxies"
-	"tidegate/internal/testing/tokentest"
+	"tidegate/internal/testing/oidctest"
 )
 
 const (
@@ -40,7 +40,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-var signingKey = tokentest.NewKey('s')
+var signingKey = oidctest.NewKey('s')
 
 // token returns a token of the issuer for the subject that expires after an hour. more
 // has further claims: name, value, name, value.

@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	_ "tidegate/internal/testing/histories" // few under the race detector
+	_ "tidegate/internal/testing/tier" // few under the race detector
 	"tidegate/internal/testing/zones"
 )
 

@@ -1,5 +1,5 @@
-// Package tier keeps tests out of tier 1, which ./scripts/test runs with -short. Only
-// tests import it.
+// Package tier keeps tests out of tier 1, which ./scripts/test runs with -short, and sets
+// how many random histories a test plays. Only tests import it.
 package tier
 
 import "testing"

@@ -1,5 +1,5 @@
 // Package waiting waits in tests until a condition holds, so that no test depends on the
-// speed of the machine. Only tests import it.
+// speed of the machine, and collects what goroutines write meanwhile. Only tests import it.
 package waiting
 
 import (

@@ -1,9 +1,4 @@
-// Package histories sets how many random histories a test plays: a tenth of them under
-// the race detector, which makes each several times as slow, and in tier 1. A few
-// histories show races. Wrong results need many, and ./scripts/test -all plays them all
-// without the detector.
-// Only tests import this package.
-package histories
+package tier
 
 import (
 	"flag"
@@ -23,8 +18,10 @@ func init() {
 	}
 }
 
-// N returns how many of all histories a test plays, at least 1.
-func N(all int) int {
+// Histories returns how many of all histories a test plays, at least 1: a tenth of them
+// with -short and under the race detector, which makes each several times as slow. A few
+// histories show races; wrong results need many.
+func Histories(all int) int {
 	if short := flag.Lookup("test.short"); underRace || short.Value.String() == "true" {
 		return max(1, all*share/100)
 	}

@@ -1,5 +1,4 @@
-// Package syncbuffer collects output that several goroutines of a test write.
-package syncbuffer
+package waiting
 
 import (
 	"bytes"

@@ -1,5 +1,4 @@
-// Package tokentest signs tokens as an issuer does. Only tests import it.
-package tokentest
+package oidctest
 
 import (
 	"bytes"
