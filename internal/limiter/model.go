@@ -6,8 +6,8 @@ import (
 )
 
 // Model is the limiter without I/O: the state of one subject, and the step of the script
-// in Go. The scripts are its translation, and tests compare them. Simulations run on it,
-// and package decide uses it while Valkey is unavailable. The zero value is a subject
+// in Go. The scripts are its translation, and tests compare them. Package decide uses it
+// while Valkey is unavailable. The zero value is a subject
 // that never called. A Model is not safe for concurrent use.
 //
 // A state is a list of parts, one for each section that a program of the subject ever

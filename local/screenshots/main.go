@@ -89,7 +89,6 @@ func shots(s *sample) []shot {
 		{name: "plan", path: "/policies/plans/2/edit", limit: "60 per 10 seconds", ready: "#preview-title",
 			scroll: true},
 		{name: "denials", path: "/denials", ready: ".denials"},
-		{name: "simulate", path: "/simulate", ready: ".plot canvas", scroll: true},
 	}
 }
 

@@ -4,25 +4,7 @@
 // only data-chart.
 
 const height = 280;
-const lengths = [
-  1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30,
-  60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400, 172800, 604800,
-];
-const units = [[86400, 'd'], [3600, 'h'], [60, 'min']];
-
 const figure = (n) => n.toLocaleString('en-US');
-
-// after formats seconds since the start: 1.5 s, 2 min 30 s.
-function after(seconds) {
-  const parts = [];
-  for (const [size, name] of units) {
-    const count = Math.floor(seconds / size);
-    if (count) parts.push(`${count} ${name}`);
-    seconds -= count * size;
-  }
-  if (seconds > 0 || !parts.length) parts.push(`${Number(seconds.toFixed(3))} s`);
-  return parts.join(' ');
-}
 
 // stamps formats the time axis in 24 hours, with the date where it changes. Each entry is
 // the distance of ticks, the tick, and the second lines at a new year, month, day, hour
@@ -74,9 +56,8 @@ class Chart {
 
   read() {
     this.data = JSON.parse(this.plot.dataset.chart);
-    const { begin = 0, from = 0, step, series, kind, lines = 0 } = this.data;
-    const x = series[0].map((_, i) => begin + from + i * step);
-    if (kind === 'lines') return [x, ...series];
+    const { begin, step, series, lines = 0 } = this.data;
+    const x = series[0].map((_, i) => begin + i * step);
     // A bar also has the height of those below it, which are drawn in front of it. An empty
     // bar has no outline.
     const bars = series.slice(0, series.length - lines);
@@ -86,9 +67,8 @@ class Chart {
 
   // Builds a new chart when its series change, otherwise updates the figures.
   update() {
-    const before = this.data;
     const columns = this.read();
-    if (columns.length !== this.drawn.data.length || before.kind !== this.data.kind) this.draw();
+    if (columns.length !== this.drawn.data.length) this.draw();
     else this.drawn.setData(columns);
   }
 
@@ -145,7 +125,6 @@ class Chart {
   }
 
   options() {
-    const stamped = this.data.begin > 0;
     const axis = {
       stroke: () => styleOf(this.plot).color,
       font: '12px system-ui, sans-serif',
@@ -156,20 +135,20 @@ class Chart {
       legend: { show: false },
       tzDate: (seconds) => (times.local() ? new Date(seconds * 1000) : uPlot.tzDate(new Date(seconds * 1000), 'Etc/UTC')),
       scales: {
-        x: { time: stamped, range: stamped ? () => this.span() : undefined },
+        x: { time: true, range: () => this.span() },
         y: { range: (_, __, most) => [0, Math.max(1, (most ?? 0) * 1.05)] },
       },
       axes: [
-        stamped ? { ...axis, values: stamps, space: 60 } : { ...axis, incrs: lengths, values: (_, at) => at.map(after), space: 80 },
+        { ...axis, values: stamps, space: 60 },
         { ...axis, size: 56, values: (_, at) => at.map((n) => (Number.isInteger(n) ? figure(n) : '')) },
       ],
       cursor: { points: { show: false }, drag: { setScale: false, x: Boolean(this.data.select), y: false }, y: false },
-      series: [{}, ...(this.data.kind === 'lines' ? this.lines() : this.bars())],
+      series: [{}, ...this.bars()],
       hooks: { setCursor: [(u) => this.point(u)], setSelect: [(u) => this.select(u)], draw: [(u) => this.marks(u)] },
     };
   }
 
-  lines(swatches = this.swatches) {
+  lines(swatches) {
     return swatches.map((swatch) => ({
       stroke: () => styleOf(swatch).stroke,
       width: parseFloat(styleOf(swatch).strokeWidth),
@@ -192,13 +171,13 @@ class Chart {
 
   // point shows the figures under the cursor, and the changes in that step, beside it.
   point({ cursor: { idx, left }, over }) {
-    const { begin = 0, from = 0, step, series, marks = [] } = this.data;
+    const { begin, step, series, marks = [] } = this.data;
     this.tip.hidden = idx == null;
     if (idx == null) return;
-    const at = begin + from + idx * step;
+    const at = begin + idx * step;
     const rows = this.swatches.map((swatch, i) => `${swatch.closest('li').textContent.trim()} ${figure(series[i][idx])}`);
     const changes = marks.flatMap((m, i) => (m.at >= at && m.at < at + step ? `${i + 1} ${m.text}` : []));
-    this.tip.textContent = [begin ? times.words(at * 1000) : `at ${after(at)}`, ...rows, ...changes].join('\n');
+    this.tip.textContent = [times.words(at * 1000), ...rows, ...changes].join('\n');
     const beside = left > over.clientWidth / 2 ? left - this.tip.offsetWidth - 12 : left + 12;
     const most = this.plot.clientWidth - this.tip.offsetWidth;
     this.tip.style.left = `${Math.max(0, Math.min(over.offsetLeft + beside, most))}px`;

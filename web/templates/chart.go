@@ -1,25 +1,5 @@
 package templates
 
-// Lines is a line chart with equal steps, drawn as SVG. A script adds axes and a cursor.
-type Lines struct {
-	ID      string
-	Title   string
-	Caption string
-	Box     string // the SVG's viewBox
-	Top     string // upper end of the vertical axis
-	Begin   string // ends of the horizontal axis
-	End     string
-	Lines   []Line
-	Data    string // the chart as JSON, for the script
-}
-
-// Line is a series of a line chart.
-type Line struct {
-	Class string // CSS class; see app.css
-	Title string
-	Path  string
-}
-
 // TimeSeries is a chart of allowed and blocked calls over time, and a table with the same
 // figures.
 type TimeSeries struct {

@@ -13,7 +13,6 @@ type KeyPage struct {
 	Why        []string     // which limits apply and why, in sentences
 	Notes      []string     // other information
 	Chart      TimeSeries
-	Play       string      // address that simulates the key's recorded calls; may be empty
 	Denials    []DenialRow // the latest, newest first
 	Refused    []Figure    // refused calls by cause
 	Response   Response

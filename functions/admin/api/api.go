@@ -1,8 +1,7 @@
 // Package api owns the JSON API below /api/v1, by which machines do everything that the
 // dashboard's pages do. Each operation declares its input, its answer and the role it
 // needs. Package rest turns the declarations into routes, validation and the OpenAPI
-// document. Package keys has the operations on keys, package simulate those that try
-// limits out.
+// document. Package keys has the operations on keys.
 //
 // Package server mounts the routes, and authenticates and authorizes callers first.
 // Package api must not know the dashboard. An edit that replaces values needs If-Match; it
@@ -19,7 +18,6 @@ import (
 
 	"tidegate/functions/admin/api/keys"
 	"tidegate/functions/admin/api/rest"
-	"tidegate/functions/admin/api/simulate"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/token"
@@ -109,7 +107,6 @@ func (a *api) register() {
 	a.registerCrossings()
 	a.registerTokens()
 	a.registerReservations()
-	simulate.Register(a.API)
 	if a.Owners != nil {
 		a.registerOwner()
 	}

@@ -40,9 +40,9 @@ var (
 )
 
 // service is the API on a real Valkey, with one plan of 10 per 10 minutes. Requests are
-// made as actor; package server tests which roles may do what. Operations of packages
-// keys and simulate are tested here too, since every response is validated against the
-// OpenAPI document of all operations.
+// made as actor; package server tests which roles may do what. Operations of package
+// keys are tested here too, since every response is validated against the OpenAPI document
+// of all operations.
 type service struct {
 	t        testing.TB
 	keys     *registry.Store

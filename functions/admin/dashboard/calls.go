@@ -12,9 +12,7 @@ import (
 	"tidegate/functions/admin/dashboard/auditlog"
 	"tidegate/functions/admin/dashboard/chart"
 	"tidegate/functions/admin/dashboard/page"
-	"tidegate/functions/admin/dashboard/simulate"
 	"tidegate/internal/audit"
-	"tidegate/internal/limiter"
 	"tidegate/internal/policyset"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/denylog"
@@ -177,23 +175,6 @@ func splitPoints(points []usage.Point) (allowed, denied []int64) {
 		denied[i] = p.Denied
 	}
 	return allowed, denied
-}
-
-// simulateAddress returns the address that replays recorded calls on the limits that the
-// simulation supports. It is empty if there is none, or if the points are not minutes.
-func (d *dashboard) simulateAddress(limits []limiter.Limit, at chart.Period, points []usage.Point) string {
-	if at.Step != time.Minute {
-		return ""
-	}
-	minutes := make([]int64, len(points))
-	for i, p := range points {
-		minutes[i] = p.Calls()
-	}
-	query := simulate.Recorded(limits, minutes, usage.Sum(points).Allowed)
-	if query == "" {
-		return ""
-	}
-	return d.Path("/simulate?" + query)
 }
 
 // readActivity returns the last hour's activity of each subject, in the order of ids.

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,75 +22,7 @@ import (
 	"tidegate/web/templates"
 )
 
-// The script draws the simulation on a canvas. A box beside the pointer has the figures,
-// and the colours follow the theme.
-func TestBrowserLinesChart(t *testing.T) {
-	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
-	v.Scheme("light")
-	v.Enter()
-	v.Open("/simulate")
-	v.Act(chromedp.WaitVisible(chromedp.CSS("#admissions canvas")))
-	v.Point("#admissions .u-over")
-	v.Wait(`document.querySelector("#admissions .tip").textContent.startsWith("at 2 min 2")`)
-	figures := sitetest.Eval[string](
-		v, `document.querySelector("#admissions .tip").textContent.split("\n").slice(1).map((row) => row.match(/\S+$/)[0]).join()`,
-	)
-	column :=
-		fmt.Sprintf(`JSON.parse(document.querySelector("#admissions .plot").dataset.chart).series[0].some(
-		(_, i) => JSON.parse(document.querySelector("#admissions .plot").dataset.chart).series.map((s) => s[i]).join() === %q)`, figures)
-	if !strings.HasPrefix(figures, "100,100,100,1") || !strings.HasSuffix(figures, ",200,100") ||
-		!sitetest.Eval[bool](v, column) {
-		t.Errorf("half a minute after the boundary the box has %s, want figures of the chart", figures)
-	}
-	const picture = `document.querySelector("#admissions canvas").toDataURL()`
-	light := sitetest.Eval[string](v, picture)
-	v.Act(chromedp.Click(chromedp.CSS("#theme [value=dark]")))
-	v.Wait(picture + ` !== ` + fmt.Sprintf("%q", light))
-	for _, width := range []int64{360, 1440} {
-		v.Act(chromedp.EmulateViewport(width, 900))
-		v.Wait(
-			`(({ width }, inner) => width > 200 && width < inner)(document.querySelector("#admissions canvas").getBoundingClientRect(), innerWidth)`,
-		)
-	}
-	v.NoConsoleErrors("")
-}
-
-// Without JavaScript, Simulate shows its figures, the SVG chart, and errors at their
-// fields.
-func TestBrowserSimulateWithoutScript(t *testing.T) {
-	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
-	v.WithoutScript()
-	v.Enter()
-	v.Act(
-		chromedp.Click(chromedp.CSS("nav [href='/policies']")),
-		chromedp.Click(chromedp.CSS("nav.below [href='/simulate']")),
-		chromedp.WaitVisible(chromedp.CSS("#admissions .plot > svg path.s6")),
-	)
-	v.Act(
-		chromedp.SetValue(chromedp.CSS("#limit"), "ten"),
-		chromedp.Click(chromedp.CSS("#simulation .primary")),
-		chromedp.WaitVisible(chromedp.CSS("#limit-error")),
-		chromedp.SetValue(chromedp.CSS("#limit"), "10 per minute"),
-		chromedp.SetValue(chromedp.CSS("#shape"), "poisson"),
-		chromedp.Click(chromedp.CSS("#algorithm-counter")),
-		chromedp.Click(chromedp.CSS("#simulation .primary")),
-		chromedp.WaitVisible(chromedp.CSS("#admissions")),
-	)
-	q, err := url.ParseQuery(sitetest.Eval[string](v, `location.search.slice(1)`))
-	if err != nil || q.Get("limit") != "10 per minute" || q.Get("shape") != "poisson" ||
-		slices.Contains(q["algorithm"], "counter") || len(q["algorithm"]) != 4 {
-		t.Errorf("the address has %v, %v, want the typed fields and four algorithms", q, err)
-	}
-	v.Act(
-		chromedp.Click(chromedp.CSS("nav [href='/simulate/calls']")),
-		chromedp.SetValue(chromedp.CSS("#times"), "0s x4"),
-		chromedp.Click(chromedp.CSS("#trial .primary")),
-		chromedp.WaitVisible(chromedp.CSS(".badge.full")),
-	)
-	v.NoConsoleErrors("422")
-}
-
-// gallery is a server in front of a dashboard. It replaces the page /simulate by live
+// gallery is a server in front of a dashboard. It replaces the page /denials by live
 // charts such as the overview's, in the dashboard's own layout.
 type gallery struct {
 	dashboard http.Handler
@@ -107,7 +38,7 @@ func (g *gallery) set(s chart.TimeSeries) {
 }
 
 func (g *gallery) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != "/simulate" {
+	if r.URL.Path != "/denials" {
 		g.dashboard.ServeHTTP(w, r)
 		return
 	}
@@ -135,7 +66,7 @@ func (g *gallery) live(nonce string) string {
 	defer g.mu.Unlock()
 	var b strings.Builder
 	fmt.Fprintf(&b,
-		`<section id="live" data-live="2" hx-get="/simulate" hx-trigger="refresh" hx-swap="outerMorph" hx-nonce="%s">`, nonce)
+		`<section id="live" data-live="2" hx-get="/denials" hx-trigger="refresh" hx-swap="outerMorph" hx-nonce="%s">`, nonce)
 	for _, c := range []templ.Component{
 		templates.TimeSeriesChart(g.series.View()),
 		templates.SparklineChart(chart.Sparkline(g.series.Allowed, g.series.Blocked)),
@@ -152,7 +83,7 @@ func newGallery(t *testing.T) (*sitetest.Visit, *gallery) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	g := &gallery{dashboard: v.Server.Config.Handler, series: sampleSeries(),
 		selected: make(chan url.Values, 1)}
-	g.series.SelectIn = "/simulate?live=2"
+	g.series.SelectIn = "/denials?live=2"
 	plain := httptest.NewServer(g)
 	t.Cleanup(plain.Close)
 	v.Base = plain.URL
@@ -164,7 +95,7 @@ func newGallery(t *testing.T) (*sitetest.Visit, *gallery) {
 // A refresh updates a chart in its canvas, and keeps an opened table open.
 func TestBrowserTimeSeriesRefresh(t *testing.T) {
 	v, g := newGallery(t)
-	v.Open("/simulate")
+	v.Open("/denials")
 	v.Act(
 		chromedp.WaitVisible(chromedp.CSS("#requests canvas")),
 		chromedp.Click(chromedp.CSS("#requests summary")),
@@ -191,7 +122,7 @@ func TestBrowserTimeSeriesRefresh(t *testing.T) {
 // not.
 func TestBrowserTimeSeriesSelects(t *testing.T) {
 	v, g := newGallery(t)
-	v.Open("/simulate")
+	v.Open("/denials")
 	v.Act(chromedp.WaitVisible(chromedp.CSS("#requests canvas")))
 	v.Act(
 		chromedp.Evaluate[chromedp.Void](
@@ -240,13 +171,18 @@ func TestBrowserTimeSeriesSelects(t *testing.T) {
 func TestBrowserTimeSeriesLook(t *testing.T) {
 	axe := sitetest.AxeScript(t)
 	v, _ := newGallery(t)
-	v.Open("/simulate")
+	v.Scheme("light")
+	v.Open("/denials")
 	v.Act(
 		chromedp.WaitVisible(chromedp.CSS("#requests canvas")),
 		chromedp.Click(chromedp.CSS("#requests summary")),
 	)
 	v.Fits(t, 390, 1024, 1440)
 	v.Accessible(t, axe)
+	const picture = `document.querySelector("#requests canvas").toDataURL()`
+	light := sitetest.Eval[string](v, picture)
+	v.Act(chromedp.Click(chromedp.CSS("#theme [value=dark]")))
+	v.Wait(picture + ` !== ` + fmt.Sprintf("%q", light))
 	v.Accessible(t, axe)
 	text := sitetest.Eval[string](v, `document.querySelector("#requests").innerText`)
 	for _, want := range []string{"1,340 allowed and 803 blocked", "100 → 200 per minute",

@@ -39,7 +39,7 @@ func TestBrowserTimeSeriesSelectsWithoutMouse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v, g := newGallery(t)
-			v.Open("/simulate")
+			v.Open("/denials")
 			v.Wait(`document.querySelector("#requests .u-over")?.clientWidth > 200`) // until it has its size
 			sitetest.Eval[bool](v, c.act)
 			var q url.Values

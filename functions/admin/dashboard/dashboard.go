@@ -22,7 +22,6 @@ import (
 	"tidegate/functions/admin/dashboard/groups"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/policies"
-	"tidegate/functions/admin/dashboard/simulate"
 	"tidegate/internal/crossing"
 	"tidegate/internal/enforce"
 	"tidegate/internal/journal"
@@ -91,7 +90,7 @@ func Routes(r *page.Renderer, services Services) []auth.Route {
 	}
 	return slices.Concat(
 		d.routes(), d.keyRoutes(),
-		policies.Routes(r, shared, keys, services.Usage, services.Log), simulate.Routes(r, services.Log),
+		policies.Routes(r, shared, keys, services.Usage, services.Log),
 		d.bulk.Routes(), d.denials.Routes(), d.audit.Routes(), d.groups.Routes(),
 		alerts.New(r, keys, services.Crossings).Routes(),
 	)

@@ -102,7 +102,6 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	if err != nil {
 		return templates.KeyPage{}, err
 	}
-	p.Play = d.simulateAddress(s.Effective.Limits, at, points)
 	recent, err := d.denials.Recent(ctx, k.ID)
 	if err != nil {
 		return templates.KeyPage{}, err

@@ -2,7 +2,6 @@ package dashboard_test
 
 import (
 	"fmt"
-	"html"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -219,28 +218,6 @@ func TestHostileInput(t *testing.T) {
 	if s.Keys.Written() != 0 {
 		t.Error("an invalid key was written")
 	}
-}
-
-// A key's page links to a simulation of its calls of the last hour, with their exact
-// counts.
-func TestKeyPageLinksToSimulation(t *testing.T) {
-	keys := sitetest.NewRegistry(t)
-	keys.Add("acme", sitetest.Monthly, sitetest.Per(10, time.Minute))
-	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
-	const link = "Compare algorithms on these calls"
-	if got := s.Get("/keys/{acme}").Wants(t, http.StatusOK); strings.Contains(got.Body, link) {
-		t.Error("the page of a key without calls links to a simulation")
-	}
-	keys.Called("acme", time.Now(), 12, 3)
-	page := s.Get("/keys/{acme}").Wants(t, http.StatusOK, link)
-	for _, address := range sitetest.AddressesIn(page.Body) {
-		if address = html.UnescapeString(address); strings.HasPrefix(address, "/simulate?") {
-			s.Get(address).Wants(t, http.StatusOK,
-				"10 per minute would have let 10 of 15 calls pass; 12 passed then.")
-			return
-		}
-	}
-	t.Error("the page lacks the address of the simulation")
 }
 
 func TestKeyPage(t *testing.T) {

@@ -35,19 +35,19 @@ func TestBrowserTheme(t *testing.T) {
 		t.Errorf("the background is %s in light and %s in dark, or the page was reloaded", light, dark)
 	}
 	waitForTheme(v, "dark")
-	v.Open("/simulate")
+	v.Open("/explain")
 	if background() != dark {
 		t.Error("the next page is not dark")
 	}
 	v.WithoutScript()
-	v.Open("/simulate?seed=3")
+	v.Open("/explain?path=%2Forders")
 	v.Act(
 		chromedp.Click(chromedp.CSS("#theme [value=light]")),
 		chromedp.WaitReady(chromedp.CSS("html[data-theme=light]")),
 	)
 	if at := sitetest.Eval[string](
 		v, `location.pathname + location.search`,
-	); at != "/simulate?seed=3" || background() != light {
+	); at != "/explain?path=%2Forders" || background() != light {
 		t.Errorf("after a choice without a script: %s with %s, want light", at, background())
 	}
 	v.NoConsoleErrors("")
@@ -115,7 +115,7 @@ func TestBrowserShortcuts(t *testing.T) {
 func TestBrowserSkipLink(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	v.Enter()
-	v.Open("/simulate")
+	v.Open("/explain")
 	v.Press(kb.Tab)
 	if got := sitetest.Eval[string](v, `document.activeElement.className`); got != "skip" {
 		t.Fatalf("the first Tab reaches %q, want the link skip", got)
@@ -255,7 +255,7 @@ func TestBrowserFirstLoad(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	v.Enter()
 	const limit = 62_000
-	for _, path := range []string{"/", "/keys", "/keys/{acme}", "/simulate", everyAlgorithm()} {
+	for _, path := range []string{"/", "/keys", "/keys/{acme}", "/denials"} {
 		v.Open(path)
 		const sum = `[...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]
 			.reduce((sum, { encodedBodySize }) => sum + encodedBodySize, 0)`

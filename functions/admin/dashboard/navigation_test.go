@@ -24,7 +24,7 @@ func TestNavigation(t *testing.T) {
 		"/groups":                "Keys, Groups",
 		"/callers":               "Keys, Callers",
 		"/alerts":                "Denials, Alerts",
-		"/simulate/calls":        "Policies, Simulate",
+		"/explain":               "Policies, Explain",
 		"/policies/plans/77":     "Policies, Policies",
 		"/audit":                 "Audit",
 		"/settings":              "Settings",

@@ -2,7 +2,6 @@ package dashboard_test
 
 import (
 	"fmt"
-	"net/url"
 	"os"
 	"testing"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
-	"tidegate/internal/accuracy"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/testing/browsertest"
@@ -146,15 +144,6 @@ func forgetSessions(v *sitetest.Visit) {
 	v.Store.FlushAll()
 }
 
-// everyAlgorithm returns the address of a simulation with every algorithm.
-func everyAlgorithm() string {
-	q := url.Values{"limit": {"100 per minute"}, "shape": {"poisson"}, "rate": {"2"}, "windows": {"20"}}
-	for _, c := range accuracy.Algorithms() {
-		q.Add("algorithm", c.Name)
-	}
-	return "/simulate?" + q.Encode()
-}
-
 // createToken fills in and sends the form of a machine token.
 func createToken(v *sitetest.Visit) {
 	v.Act(
@@ -189,9 +178,6 @@ func pageStates() []pageState {
 		{"key with every field", "/keys/{ferry}", "", nil},
 		{"long name", "/keys/{endless}", "", nil},
 		{"every field invalid", "/keys/{acme}/limits", "422", allInvalid},
-		{"simulate every algorithm", everyAlgorithm(), "", nil},
-		{"simulate bad input", "/simulate?limit=x&rate=0&windows=9999999&shape=q&seed=", "422", nil},
-		{"try calls", "/simulate/calls?times=0s,1m30.5s,1h1m1.123456s+x3", "", nil},
 		{"keyboard", "/keys", "", func(v *sitetest.Visit) {
 			v.Press("?")
 			v.Act(chromedp.WaitVisible(chromedp.CSS("#keyboard")))

@@ -33,11 +33,11 @@ func TestTheme(t *testing.T) {
 // Choosing a theme redirects to the page where it was chosen, and to no other site.
 func TestThemeRedirects(t *testing.T) {
 	s := sitetest.New(t).Login()
-	s.Get("/simulate?shape=poisson&seed=2").Wants(
-		t, http.StatusOK, `name="next" value="/simulate?shape=poisson&amp;seed=2"`,
+	s.Get("/explain?path=%2Forders&method=GET").Wants(
+		t, http.StatusOK, `name="next" value="/explain?path=%2Forders&amp;method=GET"`,
 	)
 	for next, want := range map[string]string{
-		"/simulate?seed=2": "/simulate?seed=2", "https://evil.example/": "/", "//evil.example": "/", "": "/",
+		"/explain?method=GET": "/explain?method=GET", "https://evil.example/": "/", "//evil.example": "/", "": "/",
 	} {
 		if to := s.Post("/theme", url.Values{
 			"theme": {"dark"}, "next": {next},

@@ -1,7 +1,6 @@
 // Package schema has the parts of answers that several operations share: the state of a
 // limit, numbers of calls, the author of a change, field errors. Package policydoc has
-// those of the policies. Packages api, keys and simulate import it. It must not read
-// Valkey.
+// those of the policies. Packages api and keys import it. It must not read Valkey.
 package schema
 
 import (

@@ -54,7 +54,7 @@ func (s TimeSeries) View() templates.TimeSeries {
 		Begin: page.Instant(s.Begin), End: page.Instant(s.end()),
 		Layers: s.layers(), Selects: s.SelectIn != "", Note: s.Note,
 	}
-	data := Data{Kind: "bars", Begin: s.Begin.Unix(), Step: s.Step.Seconds(), Select: s.SelectIn}
+	data := Data{Begin: s.Begin.Unix(), Step: s.Step.Seconds(), Select: s.SelectIn}
 	below := make([]int64, len(s.Blocked))
 	for i := range v.Layers {
 		l := &v.Layers[i]
@@ -201,13 +201,10 @@ func Total(values []int64) int64 {
 
 // Data is a chart for the browser's script, which draws it in place of the SVG.
 type Data struct {
-	Kind string `json:"kind"` // "lines", or "bars", which are stacked
-	// seconds of the Unix epoch; 0 for the start of a simulation
-	Begin  int64     `json:"begin,omitempty"`
-	From   float64   `json:"from,omitempty"`  // seconds since the start of a simulation
+	Begin  int64     `json:"begin"`           // seconds of the Unix epoch
 	Step   float64   `json:"step"`            // seconds between two points
 	Series [][]int64 `json:"series"`          // all with the same number of points
-	Lines  int       `json:"lines,omitempty"` // last series of "bars" that are lines
+	Lines  int       `json:"lines,omitempty"` // last series that are lines; the others are stacked bars
 	Marks  []Mark    `json:"marks,omitempty"` // in time order
 	// address to which a selection adds from and to; empty if nothing can be selected
 	Select string `json:"select,omitempty"`
@@ -222,7 +219,7 @@ type Mark struct {
 // Encode returns the data as JSON.
 func (c Data) Encode() string {
 	text, err := json.Marshal(c)
-	if err != nil { // only if From or Step is infinite or not a number
+	if err != nil { // only if Step is infinite or not a number
 		return ""
 	}
 	return string(text)

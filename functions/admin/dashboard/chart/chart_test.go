@@ -60,7 +60,7 @@ func TestTimeSeries(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(Data{
-		Kind: "bars", Begin: 1795255200, Step: 900, Series: [][]int64{{100, 0, 1200, 40}, {0, 0, 800, 3}},
+		Begin: 1795255200, Step: 900, Series: [][]int64{{100, 0, 1200, 40}, {0, 0, 800, 3}},
 		Marks: []Mark{{1795257300, "100 → 200 per minute"}}, Select: "/keys?live=2",
 	}, data); diff != "" {
 		t.Error(diff)

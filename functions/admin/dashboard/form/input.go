@@ -107,7 +107,6 @@ func (in *Input) AllowEmpty() {
 var (
 	ungrouped = regexp.MustCompile(`^[0-9]+$`)
 	grouped   = regexp.MustCompile(`^[0-9]{1,3}([,_ \x{a0}\x{2009}\x{202f}][0-9]{3})+$`)
-	decimal   = regexp.MustCompile(`^[0-9]{1,6}([.,][0-9]{1,2})?$`)
 )
 
 // Whole returns the typed whole number, which may have separators between thousands. It
@@ -132,22 +131,6 @@ func (in *Input) Whole(missing string, least, most int64) int64 {
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n < least || n > most {
 		in.Error = "Must be " + page.Number(least) + " to " + page.Number(most) + "."
-	}
-	return n
-}
-
-// Hundredths returns 100 times the typed number, which may have two decimals. It sets an
-// error unless the result is from least to most.
-func (in *Input) Hundredths(least, most int64) int64 {
-	text := strings.TrimSpace(in.Text)
-	if !decimal.MatchString(text) {
-		in.Error = "Enter a number such as 2 or 0.5."
-		return 0
-	}
-	whole, part, _ := strings.Cut(strings.ReplaceAll(text, ",", "."), ".")
-	n, _ := strconv.ParseInt(whole+(part + "00")[:2], 10, 64) // the pattern admits only digits
-	if n < least || n > most {
-		in.Error = "Must be 0.01 to " + page.Number(most/100) + "."
 	}
 	return n
 }

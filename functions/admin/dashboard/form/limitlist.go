@@ -95,28 +95,6 @@ func (in *Input) Limit() (l limiter.Limit) {
 	return l
 }
 
-// Limits returns the typed limits, which semicolons separate. It sets an error if there
-// are none or too many, or one is invalid.
-func (in *Input) Limits() []limiter.Limit {
-	var limits []limiter.Limit
-	for _, text := range strings.Split(in.Text, ";") {
-		if strings.TrimSpace(text) == "" {
-			continue
-		}
-		l, problem := parseLimit(text)
-		if problem != "" {
-			in.Error = problem
-			return nil
-		}
-		limits = append(limits, l)
-	}
-	if n := len(limits); n == 0 || n > limiter.MaxLimits {
-		in.Error = "Enter 1 to " + strconv.Itoa(limiter.MaxLimits) +
-			" limits, such as 5 per second; 100 per minute."
-	}
-	return limits
-}
-
 // fieldNames names the fields of a limit as its notation has them.
 var fieldNames = map[string]string{
 	"requests": "the number of calls", "window": "the window", "algorithm": "the algorithm",

@@ -130,7 +130,6 @@ var sections = []section{
 	{"Policies", []sectionPage{
 		{"/policies", "Policies", []string{"policies"}},
 		{"/explain", "Explain", []string{"explain"}},
-		{"/simulate", "Simulate", []string{"simulate"}},
 	}},
 	{"Audit", []sectionPage{{"/audit", "Audit", []string{"audit"}}}},
 	{"Settings", []sectionPage{{"/settings", "Settings", []string{"settings"}}}},
