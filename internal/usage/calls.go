@@ -21,20 +21,20 @@ type Call struct {
 	Noted  bool  // whether the second is known; if not, calls are spread over their minute
 }
 
-// maxReplay bounds the span of Calls, since notes are kept for little more than an hour.
-const maxReplay = 2 * time.Hour
+// maxCallsSpan bounds the span of Calls, since notes are kept for little more than an hour.
+const maxCallsSpan = 2 * time.Hour
 
 // Calls returns the calls of a subject between two times at most 2 hours apart, in order
-// of time, for previews to replay. Their counts by minute equal those of Series. The
-// package comment says which seconds are known.
+// of time, for charts of less than an hour. Their counts by minute equal those of Series.
+// The package comment says which seconds are known.
 func (r *Reader) Calls(ctx context.Context, id string, from, to time.Time) ([]Call, error) {
 	s, err := newSpan(from, to, time.Minute)
 	if err != nil {
 		return nil, err
 	}
-	if to.Sub(from) > maxReplay {
-		return nil, fmt.Errorf("%w: %s is more than the %s of calls that are replayed", ErrSpan,
-			to.Sub(from), maxReplay)
+	if to.Sub(from) > maxCallsSpan {
+		return nil, fmt.Errorf("%w: %s is more than the %s that calls are noted", ErrSpan,
+			to.Sub(from), maxCallsSpan)
 	}
 	b := keyspace.BucketOf(id)
 	first, last := s.periods()

@@ -77,7 +77,7 @@ type dashboard struct {
 // Routes returns the routes of all pages, which render through r.
 func Routes(r *page.Renderer, services Services) []auth.Route {
 	keys := services.Keys
-	shared := changes.New(r, keys, services.Usage)
+	shared := changes.New(r, keys)
 	denied := denials.New(r, keys, services.Usage)
 	d := &dashboard{
 		Renderer: r,

@@ -189,24 +189,6 @@ func TestBulkNamesTheGroup(t *testing.T) {
 		"All keys of the group “big”: 1.")
 }
 
-// The preview counts the recorded calls of the selected keys that the change would have
-// denied, and no others.
-func TestBulkPreview(t *testing.T) {
-	keys := sitetest.NewRegistry(t, "acme", "bolt")
-	keys.Plan("small", sitetest.Per(2, time.Hour))
-	keys.Called("acme", time.Now().Add(-time.Minute), 5, 1)
-	keys.Called("bolt", time.Now().Add(-time.Minute), 40, 0)
-	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
-	s.Get("/keys/bulk?do=revoke&of=all&q=acme").Wants(t, http.StatusOK,
-		"6 of 6 calls blocked instead of 1", "busiest of these keys")
-	s.Get("/keys/bulk?do=revoke&of=selected&id={acme}&id={bolt}").Wants(t, http.StatusOK, "46 of 46 calls")
-	form := fields("do", "plan", "of", "selected", "id", keys.IDs["acme"], "to", "small", "action", "preview")
-	s.Post("/keys/bulk", form).Wants(t, http.StatusOK, "4 of 6 calls blocked", `value="small" selected`)
-	s.Post("/keys/bulk", sitetest.With(form, "to", "none")).Wants(t, http.StatusUnprocessableEntity)
-	s.Get("/keys/bulk?do=revoke&of=all&tag=none").Wants(t, http.StatusOK, "made no calls")
-	checkUnchanged(s, "after the previews")
-}
-
 // Without a script, links of the bar select the keys of the page or all that match. The
 // selection is in the address.
 func TestSelectionByLinks(t *testing.T) {

@@ -80,9 +80,9 @@ func (d *dashboard) saveOverride(w http.ResponseWriter, r *http.Request) error {
 	}
 	if button == changes.PreviewButton {
 		o.warnings = app.MootWarnings("", override.Limits)
-		if o.preview, err = d.PreviewOverride(r, set, key, override); err != nil {
-			return page.Failed("preview", err)
-		}
+		after := key
+		after.Override = override
+		o.preview = &templates.Preview{Changes: changes.OfKey(set, key, after)}
 		return d.renderOverride(w, r, http.StatusOK, o)
 	}
 	return d.putOverride(w, r, o, override)

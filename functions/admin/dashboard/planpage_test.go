@@ -92,32 +92,29 @@ func TestPlanPage(t *testing.T) {
 	}
 }
 
-// The preview of a plan replays the calls of its busiest keys on its limits and on its
-// candidate, names the keys that would be blocked newly, and writes nothing.
+// The preview of a plan shows the difference, how many keys have the plan, and what its
+// limits in shadow mode would have blocked by key. It writes nothing.
 func TestPlanPreview(t *testing.T) {
 	s := sitetest.New(t).Login()
-	now := time.Now()
-	preview := func(more ...string) url.Values {
-		return sitetest.With(planOf(1, "free", "5"), append(more, "action", "preview", "reason", "")...)
+	s.Keys.Server.SetTime(time.Now())
+	preview := func(version int64, more ...string) url.Values {
+		return sitetest.With(planOf(version, "free", "5"), append(more, "action", "preview", "reason", "")...)
 	}
-	s.Keys.Called("acme", now.Add(-time.Minute), 9, 0)
-	s.Post("/policies/plans/1/edit", preview()).Wants(
-		t, http.StatusOK, "Based on the plan&#39;s busiest key without",
-	)
-	s.Keys.Called("bolt", now.Add(-time.Minute), 2, 4)
-	s.Post("/policies/plans/1/edit", preview()).Wants(t, http.StatusOK,
-		"plan free: limits", "Last hour: 5 of 15 calls blocked instead of 4.", "2 busiest keys",
-		"Newly blocked: acme (4 of 9).")
-	s.Post("/policies/plans/1/edit", preview("candidate[0]", "2 per minute")).Wants(t, http.StatusOK,
-		"The candidate would block 11 of these 15 calls; newly blocked: acme (7 of 9).")
-	s.Post("/policies/plans/1/edit", preview("candidate[0]", "1000000 per minute")).Wants(t, http.StatusOK,
-		"The candidate would block 0 of these 15 calls.")
-	shadow := s.Post("/policies/plans/1/edit", preview("mode", "shadow")).Wants(t, http.StatusOK,
-		"Last hour: no call blocked instead of 4. In enforce mode, 5 of 15 would be.")
-	if strings.Contains(shadow.Body, "Newly blocked") {
-		t.Error("a preview of shadow mode names keys that it would block")
+	plain := s.Post("/policies/plans/1/edit", preview(1)).Wants(t, http.StatusOK, "plan free: limits",
+		"1 change for 2 keys.")
+	if strings.Contains(plain.Body, "would have blocked") {
+		t.Error("a plan without limits in shadow mode would have blocked calls")
 	}
-	if s.Keys.Written() != 0 {
+	shadow := []string{"limits[1]", "3 per minute, shadow"}
+	s.Post("/policies/plans/1/edit", planOf(1, "free", "10", shadow...)).Wants(t, http.StatusSeeOther)
+	written := s.Keys.Written()
+	would := usage.Outcome{Subject: s.Keys.IDs["acme"], Registered: true, Time: time.Now(),
+		Verdict: usage.ShadowDenied}
+	s.Keys.Record(would, would, usage.Outcome{Subject: s.Keys.IDs["acme"], Registered: true,
+		Time: time.Now()})
+	s.Post("/policies/plans/1/edit", preview(2, shadow...)).Wants(t, http.StatusOK,
+		"would have blocked 2 of 3 calls, of 1 key; 1 newly blocked.", "acme: 2 of 3 calls")
+	if s.Keys.Written() != written {
 		t.Error("a preview wrote something")
 	}
 }

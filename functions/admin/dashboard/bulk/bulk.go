@@ -231,24 +231,6 @@ func (d *Pages) runFirst(w http.ResponseWriter, r *http.Request, j app.Job) erro
 	return page.Redirect(w, r, d.jobPath(j.ID))
 }
 
-// effects describes what the change would have denied of the calls in the last hour.
-func (d *Pages) effects(r *http.Request, set *policy.Set, f *bulkForm) ([]string, error) {
-	switch f.do {
-	case app.Plan, app.Override, app.EndOverride, app.Revoke, app.Ban:
-	default: // denies no other calls by the limits that a preview replays
-		return nil, nil
-	}
-	j := f.job().Numbered(set)
-	text, err := d.PreviewKeys(r.Context(), set, j.Filter, j.IDs, func(k policy.Key) policy.Key {
-		after, _ := j.Result(set, k)
-		return after
-	})
-	if err != nil {
-		return nil, err
-	}
-	return []string{text}, nil
-}
-
 // countProblem returns the answer to an error of counting keys.
 func countProblem(err error) error {
 	if errors.Is(err, app.ErrUncounted) {

@@ -110,11 +110,7 @@ func (d *Pages) preview(r *http.Request, set *policy.Set, f *bulkForm) (
 	if err != nil {
 		return nil, nil, err
 	}
-	effects, err := d.effects(r, set, f)
-	if err != nil {
-		return nil, nil, err
-	}
-	p := &templates.Preview{Effects: append([]string{reviewText(found, f.total)}, effects...)}
+	p := &templates.Preview{Effects: []string{reviewText(found, f.total)}}
 	hidden := []templates.Hidden{{Name: reviewedField, Value: f.review.digest}}
 	for _, row := range found.Rows {
 		before := row.Before.Key

@@ -1,7 +1,7 @@
 // Package changes owns what pages that change something share: differences in words,
-// previews of a change on recorded calls, warnings, links that undo a change, the form of
-// an override, and filters of keys. The other dashboard packages import it. It writes
-// nothing and knows no page.
+// links that undo a change, since when limits are in shadow mode, the form of an override,
+// and filters of keys. The other dashboard packages import it. It writes nothing and knows
+// no page.
 package changes
 
 import (
@@ -20,22 +20,23 @@ import (
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
-	"tidegate/internal/usage"
 	"tidegate/web/templates"
 )
 
-// Changes reads the audit log and recorded calls for pages that change something. It is
-// safe for concurrent use.
+// Changes reads the audit log for pages that change something. It is safe for concurrent
+// use.
 type Changes struct {
 	renderer *page.Renderer
 	keys     *app.Registry
-	usage    *usage.Reader
 	cache    cache
 }
 
-// New returns a Changes that reads the audit log from keys and recorded calls from calls.
-func New(renderer *page.Renderer, keys *app.Registry, calls *usage.Reader) *Changes {
-	return &Changes{renderer: renderer, keys: keys, usage: calls}
+// PreviewButton is the value of the form button that shows a preview.
+const PreviewButton = "preview"
+
+// New returns a Changes that reads the audit log from keys.
+func New(renderer *page.Renderer, keys *app.Registry) *Changes {
+	return &Changes{renderer: renderer, keys: keys}
 }
 
 // ChangesOf returns the changes of an audit entry.

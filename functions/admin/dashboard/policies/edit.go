@@ -194,7 +194,7 @@ func (d *pages) previewEdit(w http.ResponseWriter, r *http.Request, set, next *p
 	}
 	e.preview = &templates.Preview{Changes: changes.OfPolicy(set, next)}
 	if e.plan > 0 {
-		if e.preview.Effects, err = d.PreviewPlan(r.Context(), next, e.plan); err != nil {
+		if err := d.addPlanEffects(r, set, e); err != nil {
 			return page.Failed("preview", err)
 		}
 	}

@@ -251,3 +251,35 @@ func (d *pages) trialEffects(r *http.Request, set *policy.Set, number int) ([]st
 	}
 	return notes, nil
 }
+
+// addPlanEffects adds to the preview of a plan how many keys have the plan, and what its
+// limits in shadow mode would have blocked.
+func (d *pages) addPlanEffects(r *http.Request, set *policy.Set, e edit) error {
+	counts, err := d.keys.PlanCounts(r.Context(), set)
+	if err != nil {
+		return err
+	}
+	changed := "1 change"
+	if n := len(e.preview.Changes); n != 1 {
+		changed = strconv.Itoa(n) + " changes"
+	}
+	e.preview.Effects = []string{changed + " for " + app.KeyCount(counts[e.plan]) + "."}
+	p, _ := set.PlanByNumber(e.plan)
+	if len(changes.ShadowLimits(p)) == 0 {
+		return nil
+	}
+	since, err := d.TrialSince(r.Context(), p)
+	if err != nil {
+		return err
+	}
+	use, err := d.keys.PlanUse(r.Context(), set, e.plan, since)
+	if err != nil {
+		return err
+	}
+	t := d.trial(use.Keys, since, func(c usage.Counts) int64 { return c.ShadowDenied })
+	e.preview.Effects = append(e.preview.Effects, "Limits in shadow mode: "+t.Result)
+	for _, k := range t.Keys {
+		e.preview.Effects = append(e.preview.Effects, k.Key.Text+": "+k.Would+" of "+k.Calls+" calls")
+	}
+	return nil
+}
