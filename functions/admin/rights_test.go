@@ -127,7 +127,7 @@ func everything() policy.Set {
 	perHour := func(n int64) []limiter.Limit { return []limiter.Limit{{Requests: n, Window: time.Hour}} }
 	return policy.Set{
 		Plans: []policy.Plan{
-			{Name: "free", Limits: perHour(10), Candidate: perHour(1)},
+			{Name: "free", Limits: perHour(10)},
 			{Name: "pro", Limits: append(perHour(100),
 				limiter.Limit{Requests: 50, Window: time.Minute, Algorithm: limiter.Counter})},
 		},

@@ -126,9 +126,6 @@ func verdictOf(checked enforce.Result) usage.Verdict {
 	case !checked.WouldAllow:
 		v = usage.ShadowDenied
 	}
-	if checked.CandidateDenial != nil {
-		v |= usage.CandidateDenied
-	}
 	if checked.Degraded {
 		v |= usage.Degraded
 	}
@@ -154,29 +151,22 @@ func (c *checker) denialOf(call enforce.Call, checked enforce.Result) *denylog.D
 	return d
 }
 
-// trialsOf returns the log's entries for a call that passed: of the limit in shadow mode
-// and of the candidate's limit that would have denied it. It is nil for almost every call.
+// trialsOf returns the log's entry for a call that passed and that a limit in shadow mode
+// would have denied. It is nil for almost every call.
 func (c *checker) trialsOf(call enforce.Call, checked *enforce.Result) []denylog.Denial {
-	var trials []denylog.Denial
-	add := func(by cause.Cause, l *enforce.LimitState) {
-		d := c.denial(call, checked.Rule)
-		d.Cause, d.Plan, d.Group, d.RetryAfter = by, checked.Plan, checked.Group, l.RetryAfter
-		if l.Limit.Requests > 0 {
-			d.Limit = answer.NameOf(*l)
-		}
-		if l.Limit.Requests < l.Limit.Charge(checked.Cost) { // no retry passes
-			d.RetryAfter = 0
-		}
-		trials = append(trials, *d)
+	if checked.WouldAllow {
+		return nil
 	}
-	if !checked.WouldAllow {
-		shadow, _ := checked.ShadowDenial()
-		add(cause.Shadow, &shadow)
+	l, _ := checked.ShadowDenial()
+	d := c.denial(call, checked.Rule)
+	d.Cause, d.Plan, d.Group, d.RetryAfter = cause.Shadow, checked.Plan, checked.Group, l.RetryAfter
+	if l.Limit.Requests > 0 {
+		d.Limit = answer.NameOf(l)
 	}
-	if checked.CandidateDenial != nil {
-		add(cause.Candidate, checked.CandidateDenial)
+	if l.Limit.Requests < l.Limit.Charge(checked.Cost) { // no retry passes
+		d.RetryAfter = 0
 	}
-	return trials
+	return []denylog.Denial{*d}
 }
 
 // denial returns the part of the entry that a call shows without its result.
@@ -255,7 +245,7 @@ func (m *callMetrics) RecordCheck(ctx context.Context, result enforce.Result, re
 	}
 	m.metrics.Record(telemetry.Check{
 		Denied: !result.Allowed, ShadowDenied: result.Allowed && !result.WouldAllow,
-		CandidateDenied: result.CandidateDenial != nil, Degraded: result.Degraded,
+		Degraded:   result.Degraded,
 		StoreError: report.Unavailable, Store: report.Took, Remaining: binding.Remaining,
 		Limit: binding.Limit.Requests,
 	})

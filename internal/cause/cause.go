@@ -30,12 +30,9 @@ const (
 	Unavailable                  // Valkey is unavailable, and the plan then denies calls
 )
 
-// The causes for which a call that passed would be denied if a limit on trial were
-// enforced.
-const (
-	Shadow    Cause = iota + 12 // over a limit in shadow mode
-	Candidate                   // over a limit of the plan's candidate
-)
+// Shadow is the cause for which a call that passed would be denied if a limit in shadow
+// mode were enforced.
+const Shadow Cause = 12
 
 // Refusals is the number of causes that refuse a credential: those from 1 to Refusals.
 const Refusals = int(Access)
@@ -45,7 +42,7 @@ var causeNames = [...]string{
 	Revoked: "revoked", Expired: "expired", OldSecret: "old-secret",
 	Address: "address", Access: "access",
 	Limit: "limit", Ban: "ban", Unavailable: "unavailable",
-	Shadow: "shadow", Candidate: "candidate",
+	Shadow: "shadow",
 }
 
 // All returns every cause, ordered by number.
@@ -76,5 +73,5 @@ func (c Cause) String() string {
 // Refuses reports whether the cause refuses a credential.
 func (c Cause) Refuses() bool { return c >= Missing && int(c) <= Refusals }
 
-// OnTrial reports whether the call passed and a limit on trial would have denied it.
-func (c Cause) OnTrial() bool { return c == Shadow || c == Candidate }
+// OnTrial reports whether the call passed and a limit in shadow mode would have denied it.
+func (c Cause) OnTrial() bool { return c == Shadow }

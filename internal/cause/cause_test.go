@@ -14,7 +14,7 @@ var stored = []struct {
 	{4, "revoked", true, false}, {5, "expired", true, false}, {6, "old-secret", true, false},
 	{7, "address", true, false}, {8, "access", true, false},
 	{9, "limit", false, false}, {10, "ban", false, false}, {11, "unavailable", false, false},
-	{12, "shadow", false, true}, {13, "candidate", false, true},
+	{12, "shadow", false, true},
 }
 
 func TestNumbersAndNamesAreStable(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -59,30 +58,6 @@ func TestModes(t *testing.T) {
 			t.Errorf("off: got %s, want no limits", describe(c))
 		}
 		w.save(t, func(s *policy.Set) { s.Plans[0].Mode = policy.Enforce })
-		w.expect(t, call(secret), "n")
-	})
-}
-
-// Candidate limits count every call in a state of their own, as if they were enforced,
-// and never deny a call.
-func TestCandidate(t *testing.T) {
-	onSingleServers(t, func(t *testing.T, w *world) {
-		w.plan(t, "free", perMinute(4)...)
-		_, secret := w.create(t, "candidate", "free")
-		w.expect(t, call(secret), "y")
-		w.save(t, func(s *policy.Set) { s.Plans[0].Candidate = perMinute(2) })
-		var denials []string
-		for range 4 {
-			denial := "none"
-			if l := w.check(t, call(secret)).CandidateDenial; l != nil {
-				denial = l.Scope + " " + l.Limit.String()
-			}
-			denials = append(denials, denial)
-		}
-		want := []string{"none", "none", "key 2 per 1 minute", "key 2 per 1 minute"}
-		if !slices.Equal(denials, want) {
-			t.Errorf("got denials by the candidate's limits %q, want %q", denials, want)
-		}
 		w.expect(t, call(secret), "n")
 	})
 }

@@ -119,12 +119,6 @@ func (h *history) editSet(s *policy.Set) {
 	if which == 2 || all {
 		s.Plans[at].Mode = historyModes.Draw(t, "mode")
 	}
-	if which == 3 || all {
-		s.Plans[at].Candidate = drawOptional(t, 5)
-		for i := range s.Plans[at].Candidate {
-			s.Plans[at].Candidate[i].Shadow = false
-		}
-	}
 	if which == 10 || all {
 		s.Plans[at].PerGroup = drawShared(t, 7)
 	}
@@ -295,12 +289,11 @@ func (h *history) checkOnce() {
 		return
 	}
 	if got.Allowed != want.allowed || got.WouldAllow != want.wouldAllow ||
-		(got.CandidateDenial == nil) != want.candidate || !got.BannedUntil.Equal(want.banned) ||
+		!got.BannedUntil.Equal(want.banned) ||
 		fmt.Sprint(got.Limits) != fmt.Sprint(want.limits) ||
 		got.SetVersion != h.set.Version ||
 		got.KeyVersion != h.keys[secret.ID()].Version || got.Group != h.keys[secret.ID()].Group {
-		h.failf("got %s", verdict{false, false, got.Allowed, got.WouldAllow, got.CandidateDenial == nil,
-			got.BannedUntil, got.Limits})
+		h.failf("got %s", verdict{false, false, got.Allowed, got.WouldAllow, got.BannedUntil, got.Limits})
 	}
 }
 
@@ -366,7 +359,7 @@ func (h *history) setUp() {
 }
 
 // In random histories of checks, edits and passing time, every result equals the
-// oracle's. This covers all scopes and modes, bans, candidates, overrides, groups and
+// oracle's. This covers all scopes and modes, bans, overrides, groups and
 // access lists. In the end every state equals its model, so exactly what was taken is
 // given back.
 func TestChecksEqualTheOracle(t *testing.T) {

@@ -23,7 +23,6 @@ import (
 func TestDamagedRecordsAllowNobody(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "free", hourly(1_000_000))
-	w.save(t, func(s *policy.Set) { s.Plans[0].Candidate = perMinute(5) })
 	k, secret := w.create(t, "damaged", "free")
 	k = must(
 		registrytest.Override(t.Context(), w, k.ID, k.Version,

@@ -148,7 +148,7 @@ func (w *world) readExpiring(t *testing.T, name string) expiringValue {
 	return expiringValue{value, time.Duration(left) * time.Millisecond}
 }
 
-// The limits of a route and the plan's candidate apply also if the plan's mode is off.
+// The limits of a route apply also if the plan's mode is off.
 func TestRouteLimitsApplyWhenPlanIsOff(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(1)...)
@@ -159,17 +159,10 @@ func TestRouteLimitsApplyWhenPlanIsOff(t *testing.T) {
 			t.Errorf("got %s, want the route's limit alone", describe(c))
 		}
 		w.expect(t, call(secret).to("GET", "/elsewhere"), "yyy")
-		w.save(t, func(s *policy.Set) { s.Plans[0].Candidate = perMinute(1) })
-		elsewhere := call(secret).to("GET", "/elsewhere")
-		if first, second := w.check(t, elsewhere), w.check(t, elsewhere); first.CandidateDenial != nil ||
-			second.CandidateDenial == nil || !second.Allowed {
-			t.Errorf("got %s, then %s, want the candidate to allow only the first", describe(first),
-				describe(second))
-		}
 	})
 }
 
-// A call from an exempt address has no reservation, and the candidate allows it.
+// A call from an exempt address has no reservation.
 func TestCallsThatTakeNothing(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		counter := limiter.Limit{Requests: 6, Window: time.Hour, Algorithm: limiter.Counter}
@@ -179,12 +172,11 @@ func TestCallsThatTakeNothing(t *testing.T) {
 			s.Routes = orders(3)
 			s.Routes[0].Settle = true
 			s.Exempt = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
-			s.Plans[0].Candidate = []limiter.Limit{{Requests: 3, Window: time.Hour}}
 		})
 		outside := call(secret).from("198.51.100.1")
 		w.expect(t, outside, "yyn")
 		c := w.expect(t, call(secret).from("192.0.2.1"), "yyy")
-		if c.Reservation != "" || c.CandidateDenial != nil {
+		if c.Reservation != "" {
 			t.Errorf("exempt call: got %s, want no reservation", describe(c))
 		}
 		if c := w.check(t, outside); c.Allowed || c.Limits[0].Remaining != 0 {

@@ -148,16 +148,15 @@ func reportedLimits(all []stateDecision, givenBack bool) []LimitState {
 
 // verdict is the result that a Check must return.
 type verdict struct {
-	unknown, refused               bool
-	allowed, wouldAllow, candidate bool
-	banned                         time.Time
-	limits                         []LimitState
+	unknown, refused    bool
+	allowed, wouldAllow bool
+	banned              time.Time
+	limits              []LimitState
 }
 
 func (v verdict) String() string {
-	words := []string{fmt.Sprintf("unknown %t, refused %t, allowed %t, would %t, candidate %t",
-		v.unknown, v.refused, v.allowed,
-		v.wouldAllow, v.candidate)}
+	words := []string{fmt.Sprintf("unknown %t, refused %t, allowed %t, would %t",
+		v.unknown, v.refused, v.allowed, v.wouldAllow)}
 	if !v.banned.IsZero() {
 		words = append(words, "banned until "+v.banned.Format(time.RFC3339Nano))
 	}
@@ -213,7 +212,7 @@ func (o *oracle) check(id string, address netip.Addr, path string, lists bool) v
 		}
 	}
 	if free && v.allowed {
-		v.wouldAllow, v.candidate = true, true
+		v.wouldAllow = true
 	}
 	o.learn(id, rule, own, v, free)
 	v.limits = append(reportedLimits(own, !v.allowed), reportedLimits(others, !v.allowed)...)
@@ -287,7 +286,6 @@ func (o *oracle) learn(id string, rule policy.Route, own []stateDecision, v verd
 // own predicts the caller's own step: access, bans, and the caller's own limits, which
 // are taken all or none.
 func (o *oracle) own(id, path string, rule policy.Route, free bool) (own []stateDecision, v verdict) {
-	v.candidate = true
 	k := o.keys[id]
 	if k.Status != policy.Active || !k.Expires.IsZero() && !o.now.Before(k.Expires) {
 		v.unknown = true
@@ -335,11 +333,8 @@ func (o *oracle) own(id, path string, rule policy.Route, free bool) (own []state
 			o.undo(h.name)
 		}
 	}
-	if e.Source == "plan" && len(e.Plan.Candidate) > 0 {
-		v.candidate = o.take(keyspace.Of(id, "sk"), e.Plan.Candidate, cost).Allowed
-	}
 	if denied && cost > 0 && o.countDenial(id) {
-		return nil, verdict{banned: o.bans[id].until, candidate: true}
+		return nil, verdict{banned: o.bans[id].until}
 	}
 	return own, v
 }

@@ -187,7 +187,7 @@ type RouteMatch struct {
 	Settle     bool   // as in Result
 	Cost       int64  // 0 if nothing limits the call
 	// Shared means that callers of the set share limits, and that their denials leave no
-	// trace in bans and candidates.
+	// trace in bans.
 	Shared bool
 }
 

@@ -32,7 +32,7 @@ func (a *round) readOwn(ctx context.Context, r stepReply) error {
 	case final || err != nil:
 		a.result.Allowed, a.result.WouldAllow = false, false
 	case a.result.free:
-		a.result.Allowed, a.result.WouldAllow, a.result.CandidateDenial = true, true, nil
+		a.result.Allowed, a.result.WouldAllow = true, true
 	}
 	return err
 }
@@ -154,8 +154,6 @@ type activeLimits struct {
 	limits  []limiter.Limit
 	program limiter.Program
 	counted limiter.Program // of the plan's limits, which an override replaces; empty without one
-	// candidate has the limits of the plan's candidate.
-	candidate []limiter.Limit
 }
 
 // parsePublic parses the part public of a reply of find.lua: the caller's record and its
@@ -178,7 +176,7 @@ func (c *Checker) parsePublic(result *Result, set *compiled.Set, b []byte) (acti
 		number = result.plan
 	}
 	plan, known := set.PlanByNumber(number)
-	result.Plan, active.candidate = plan.Name, plan.Candidate
+	result.Plan = plan.Name
 	source := about[policyset.PublicLen+name]
 	entry := about[policyset.PublicLen+name+1:]
 	if result.Group, entry, err = groupIn(source, entry); err != nil {
@@ -259,13 +257,9 @@ func (c *Checker) parseEntry(b []byte) (mode policy.Mode, limits []limiter.Limit
 }
 
 // parseWide parses what wide.lua adds to public: the replies of the caller's own limits,
-// of the route's limits on it, and of the plan's candidate. Each may be empty.
+// and of the route's limits on it. Each may be empty.
 func parseWide(result *Result, own step, rule *compiled.Route, active activeLimits, b []byte) error {
-	plan, b, ok := cutPart(b)
-	if !ok {
-		return limiter.ErrReply
-	}
-	routed, candidate, ok := cutPart(b)
+	plan, routed, ok := cutPart(b)
 	if !ok {
 		return limiter.ErrReply
 	}
@@ -284,25 +278,7 @@ func parseWide(result *Result, own step, rule *compiled.Route, active activeLimi
 	if !result.Allowed { // the script took from both lists or from none
 		result.restore()
 	}
-	result.candidateChecked = len(candidate) > 0
-	if len(candidate) >= 8 && result.Now.IsZero() { // no other limits of the caller
-		result.Now = policyset.TimeAt(candidate[1:])
-	}
-	if result.candidateChecked && candidate[0]&1 == 0 {
-		result.CandidateDenial = candidateDenial(candidate, active.candidate, result.Cost)
-	}
 	return nil
-}
-
-// candidateDenial returns the limit that the reply of a candidate names as the one that
-// denies. A cost above a limit counts as a denial by it. A reply that cannot be decoded
-// denies by no known limit: a candidate never fails a call.
-func candidateDenial(reply []byte, limits []limiter.Limit, cost int64) *LimitState {
-	d, err := limiter.ParseReply(reply, limits)
-	if err != nil {
-		return tooSmall(limits, policy.ScopeKey, cost)
-	}
-	return &LimitState{Usage: d.Binding(), Scope: policy.ScopeKey, Mode: policy.Shadow}
 }
 
 // cutPart splits off a part that begins with its length in 2 bytes.

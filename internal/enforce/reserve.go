@@ -26,9 +26,6 @@ func (c *Checker) reservation(result *Result, call Call, rule *compiled.Route) s
 	if r.Empty() {
 		return ""
 	}
-	if result.candidateChecked && result.CandidateDenial == nil && r.Has(reservation.Key) {
-		r.Took(reservation.Candidate, r.At(reservation.Key), 0)
-	}
 	r.Expires = result.Now.Add(c.ReservationExpiry)
 	return c.seal.Write(&r)
 }

@@ -13,10 +13,6 @@ import (
 type Result struct {
 	Allowed    bool // the answer, with modes applied
 	WouldAllow bool // the answer if every limit were enforced
-	// CandidateDenial is the limit of the plan's candidate that would have denied the
-	// call; nil if there is no candidate or it admits the call. Of several limits it is
-	// the one with the longest RetryAfter.
-	CandidateDenial *LimitState
 
 	Cost        int64
 	Now         time.Time    // server time
@@ -32,7 +28,7 @@ type Result struct {
 	KeyVersion  int64     // 0 without a record
 	BannedUntil time.Time // zero if the caller is not banned; a ban is checked before all limits
 	// Repeats means that until RetryAfter has passed, equal calls are denied too and
-	// leave no trace: no ban, candidate or limit counts them. An edit, and a cost that is
+	// leave no trace: no ban or limit counts them. An edit, and a cost that is
 	// given back, may end that sooner.
 	Repeats bool
 	// Unverified marks a denial by the shared limit that Call.Full names. The caller's
@@ -55,13 +51,12 @@ type Result struct {
 	// Access lists the routes that the key opens; nil if it opens all routes of its plan.
 	Access *route.List
 
-	free             bool // nothing is taken for the call
-	taken            []taken
-	candidateChecked bool        // the plan's candidate was checked
-	tooCostly        *LimitState // limit in shadow mode that is smaller than the cost; not in Limits
-	changes          []time.Time // when the record changes without an edit; may be zero or past
-	plan             int         // number of the plan; 0 for an API key, whose record has it
-	group            keyGroup    // group whose limits apply
+	free      bool // nothing is taken for the call
+	taken     []taken
+	tooCostly *LimitState // limit in shadow mode that is smaller than the cost; not in Limits
+	changes   []time.Time // when the record changes without an edit; may be zero or past
+	plan      int         // number of the plan; 0 for an API key, whose record has it
+	group     keyGroup    // group whose limits apply
 }
 
 // HoldsUntil returns when the caller's record changes without an edit: it expires, its
@@ -160,8 +155,7 @@ func tooSmall(limits []limiter.Limit, scope string, cost int64) *LimitState {
 
 // leavesNoTrace reports whether a denial without a ban was not counted anywhere.
 func (c *Result) leavesNoTrace() bool {
-	return !c.candidateChecked &&
-		!slices.ContainsFunc(c.Limits, func(l LimitState) bool { return l.Limit.CountDenied })
+	return !slices.ContainsFunc(c.Limits, func(l LimitState) bool { return l.Limit.CountDenied })
 }
 
 // Shared reports whether other callers take from the limit too.

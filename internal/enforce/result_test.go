@@ -60,7 +60,6 @@ func TestRepeats(t *testing.T) {
 		}, true},
 		"shared limit with room":        {func(s *policy.Set) { s.PerIP.Limits = perMinute(9) }, true},
 		"own limit counts denied calls": {func(s *policy.Set) { s.Plans[0].Limits = counting }, false},
-		"plan has a candidate":          {func(s *policy.Set) { s.Plans[0].Candidate = perMinute(3) }, false},
 		"denial counts towards a ban": {func(s *policy.Set) {
 			s.Bans = &policy.Bans{Denials: 50, Window: policy.Duration(time.Minute),
 				Base: policy.Duration(time.Minute), Cap: policy.Duration(time.Hour)}

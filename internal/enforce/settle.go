@@ -132,13 +132,12 @@ func (c *Checker) settleOwn(ctx context.Context, r *reservation.Reservation,
 
 // settledState is a state that took the reserved cost.
 type settledState struct {
-	keys      []string // key of the state; of a shared limit also that of the bucket's copy of the plans
-	program   limiter.Program
-	limits    []limiter.Limit // limits of program
-	scope     string
-	subject   string    // id of what the limits are on
-	at        time.Time // when the state took the cost
-	candidate bool      // limits of a candidate, which deny no call
+	keys    []string // key of the state; of a shared limit also that of the bucket's copy of the plans
+	program limiter.Program
+	limits  []limiter.Limit // limits of program
+	scope   string
+	subject string    // id of what the limits are on
+	at      time.Time // when the state took the cost
 }
 
 // ownStates are the states of the caller that a settlement changes, and what it read of
@@ -201,7 +200,7 @@ func (c *Checker) readOwnStates(ctx context.Context, set *compiled.Set, r *reser
 		own.rule, own.forgive = rule.Name, rule.Overdraw == policy.Forgive
 		err = errors.Join(err, own.add(r, reservation.Route, "s"+rule.Tag, rule.PerKey))
 	}
-	return own, errors.Join(err, own.add(r, reservation.Candidate, "sk", p.Candidate))
+	return own, err
 }
 
 // add appends a state if it took the reserved cost and still has limits.
@@ -212,10 +211,7 @@ func (own *ownStates) add(r *reservation.Reservation, state reservation.State, w
 	}
 	program, err := limiter.Compile(limits, time.Now())
 	s := settledState{keys: []string{keyspace.Of(r.Subject, what)}, limits: limits, subject: r.Subject,
-		program: program.Sparing(r.Spared(state)), at: r.At(state), candidate: state == reservation.Candidate}
-	if !s.candidate {
-		s.scope = state.Scope()
-	}
+		program: program.Sparing(r.Spared(state)), at: r.At(state), scope: state.Scope()}
 	own.states = append(own.states, s)
 	return err
 }
@@ -275,11 +271,9 @@ func (s *Settlement) addCharge(state settledState, difference int64, b []byte) (
 	if !ok {
 		return nil, limiter.ErrReply
 	}
-	switch {
-	case state.candidate:
-	case difference < 0:
+	if difference < 0 {
 		s.Partial = s.Partial || n > 0
-	default:
+	} else {
 		s.Short = max(s.Short, difference-n)
 		s.recordOwed(state, step)
 		s.recordCrossings(state, n, step)

@@ -109,7 +109,7 @@ func TestSettleAboveReserved(t *testing.T) {
 	})
 }
 
-// A settlement changes the limits of every scope that took the cost, and the candidate's.
+// A settlement changes the limits of every scope that took the cost.
 func TestSettleEveryScope(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(100)...)
@@ -117,7 +117,7 @@ func TestSettleEveryScope(t *testing.T) {
 		_, secret := w.create(t, "one", "free")
 		w.save(t, func(s *policy.Set) {
 			s.PerIP.Limits, s.Global.Limits = perMinute(80), perMinute(90)
-			s.Plans[0].Candidate, s.Plans[0].PerGroup = perMinute(20), perMinute(70)
+			s.Plans[0].PerGroup = perMinute(70)
 			s.Routes = []policy.Route{{
 				Name: "chat", Cost: 10, Settle: true, Pattern: route.Pattern{Path: "/chat"},
 				PerKey: perMinute(40), PerIP: perMinute(50), Shared: perMinute(60),
@@ -125,22 +125,18 @@ func TestSettleEveryScope(t *testing.T) {
 		})
 		chat := call(secret).from("192.0.2.1").to("POST", "/chat")
 		for _, step := range []struct {
-			actual    int64
-			want      string
-			short     int64
-			candidate bool
+			actual int64
+			want   string
+			short  int64
 		}{
-			{0, "key:90 route:30 ip:70 route-ip:40 global:80 route-all:50 group:60", 0, true},
-			{4, "key:90 route:30 ip:70 route-ip:40 global:80 route-all:50 group:60", 0, true},
-			// More than the candidate has room for. A candidate does not bound the
-			// charge.
-			{26, "key:86 route:26 ip:66 route-ip:36 global:76 route-all:46 group:56", 0, true},
-			{50, "key:60 route:0 ip:40 route-ip:10 global:50 route-all:20 group:30", 0, false},
+			{0, "key:90 route:30 ip:70 route-ip:40 global:80 route-all:50 group:60", 0},
+			{4, "key:90 route:30 ip:70 route-ip:40 global:80 route-all:50 group:60", 0},
+			{26, "key:86 route:26 ip:66 route-ip:36 global:76 route-all:46 group:56", 0},
+			{50, "key:60 route:0 ip:40 route-ip:10 global:50 route-all:20 group:30", 0},
 		} {
 			c := w.check(t, chat)
-			if got := scopes(c); got != step.want || (c.CandidateDenial == nil) != step.candidate {
-				t.Fatalf("before settling %d: got %s, candidate %t, want %s, %t", step.actual, got,
-					c.CandidateDenial == nil, step.want, step.candidate)
+			if got := scopes(c); got != step.want {
+				t.Fatalf("before settling %d: got %s, want %s", step.actual, got, step.want)
 			}
 			if s := w.settle(t, c.Reservation, step.actual); s.Short != step.short || s.Partial {
 				t.Fatalf("settling %d: got %+v, want %d short", step.actual, s, step.short)

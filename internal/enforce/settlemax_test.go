@@ -1,10 +1,6 @@
 package enforce
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -140,52 +136,6 @@ func TestSettleMaxOfReserve(t *testing.T) {
 			t.Errorf("route %q, SettleMax %d, cost %d: got %+v, want a maximum of %d", c.route, c.settleMax,
 				c.cost, s, c.most)
 		}
-	}
-}
-
-// split returns the parts of a reservation: the bytes before its texts, the three texts,
-// and the bytes between them and the HMAC.
-func split(t *testing.T, reservation string) (head []byte, texts []string, rest []byte) {
-	t.Helper()
-	b := must(base64.RawURLEncoding.DecodeString(strings.TrimPrefix(reservation, "tgr_")))
-	b = b[:len(b)-32]
-	at := 1 + 1 + 2 + 4 + 7 + 7 + 8
-	for bit := range 4 {
-		if b[1]&(1<<(3+bit)) != 0 {
-			at += 7
-		}
-	}
-	head, b = b[:at], b[at:]
-	for range 3 {
-		end := 1 + int(b[0])
-		texts, b = append(texts, string(b[1:end])), b[end:]
-	}
-	return head, texts, b
-}
-
-// A reservation of the previous release ends with its texts. It is settled with at most
-// ten times its cost. That release reads our reservations up to there and ignores the
-// rest.
-func TestSettleMaxWithTheReleaseBefore(t *testing.T) {
-	w := open(t, valkeytest.Start(t))
-	chat := w.saveEveryScope(t, 7000)
-	head, texts, rest := split(t, w.check(t, chat).Reservation)
-	if head[0] != 1 || len(rest) != 4 || binary.BigEndian.Uint32(rest) != 7000 || texts[0] != chat.Subject {
-		t.Fatalf("head % x, texts %q, rest % x", head, texts, rest)
-	}
-	old := append([]byte{}, head...)
-	for _, text := range texts {
-		old = append(append(old, byte(len(text))), text...)
-	}
-	mac := hmac.New(sha256.New, testPepper.Derive("reservations"))
-	mac.Write(old)
-	before := "tgr_" + base64.RawURLEncoding.EncodeToString(mac.Sum(old))
-	if s := w.settle(t, before, 1_000_000_000); s.SettleMax != 400 || s.AboveMax != 999_999_600 ||
-		s.Reserved != 40 {
-		t.Errorf("got %+v, want a maximum of 400", s)
-	}
-	if got := w.remainingForOther(t); !strings.Contains(got, "global:99600 ") {
-		t.Errorf("another caller: got %s, want global:99600", got)
 	}
 }
 

@@ -87,8 +87,7 @@ func (s step) widened(set *compiled.Set, id string, rule *compiled.Route, cost i
 		perKey = ""
 	}
 	s.script = wideScript
-	s.keys = append(s.keys, policyset.BanKey(id), policyset.DenialsKey(id), rule.State(id),
-		keyspace.Of(id, "sk"))
+	s.keys = append(s.keys, policyset.BanKey(id), policyset.DenialsKey(id), rule.State(id))
 	s.args = append(s.args, set.BanArgs[0], set.BanArgs[1], set.BanArgs[2], perKey)
 	if s.guard != nil {
 		s.args = append(s.args, s.guard.args()...)

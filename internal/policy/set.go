@@ -73,11 +73,6 @@ func (s *Set) PlanByNumber(number int) (Plan, bool) {
 	return Plan{}, false
 }
 
-// HasCandidate reports whether any plan has candidate limits.
-func (s *Set) HasCandidate() bool {
-	return slices.ContainsFunc(s.Plans, func(p Plan) bool { return len(p.Candidate) > 0 })
-}
-
 // PlanName returns the name of the plan with this number; empty if there is none.
 func (s *Set) PlanName(number int) string {
 	p, _ := s.PlanByNumber(number)
@@ -122,9 +117,6 @@ type Plan struct {
 	Degraded Degraded        `json:"degraded,omitempty"`
 	// percent of the limits that one environment may admit with Local, 1 to 100
 	Share int `json:"share,omitempty"`
-	// Candidate has candidate limits, which are counted but never enforced. None may be
-	// in shadow mode.
-	Candidate []limiter.Limit `json:"candidate,omitempty"`
 	// PerGroup has limits that all keys of this plan in one group share, in addition to
 	// the limits of each key. They have the plan's mode. No override replaces them.
 	PerGroup []limiter.Limit `json:"perGroup,omitempty"`

@@ -71,16 +71,7 @@ func (s *Set) planErrors() []FieldError {
 		fields.add(at+"name", nameProblem(p.Name, seen))
 		fields.add(at+"mode", modeProblem(p.Mode))
 		fields = append(fields, limitErrors(at+"limits", p.Limits, true)...)
-		fields = append(fields, limitErrors(at+"candidate", p.Candidate, false)...)
-		fields = append(fields, candidateErrors(at+"candidate", p.Candidate)...)
-		for j, l := range p.Candidate {
-			if l.Shadow {
-				fields.add(fmt.Sprintf("%scandidate[%d].mode", at, j),
-					"is shadow: a candidate denies no call, so leave it out")
-			}
-		}
 		fields = append(fields, costErrors(at+"limits", p.Limits, s.Routes)...)
-		fields = append(fields, costErrors(at+"candidate", p.Candidate, s.Routes)...)
 		fields = append(fields, sharedErrors(at+"perGroup", p.PerGroup, s.Routes)...)
 		fields = append(fields, allowErrors(at+"allow", p.Allow)...)
 		switch p.Degraded {
@@ -95,18 +86,6 @@ func (s *Set) planErrors() []FieldError {
 		default:
 			fields.add(at+"degraded",
 				fmt.Sprintf("is %.20q: must be closed, open or local", string(p.Degraded)))
-		}
-	}
-	return fields
-}
-
-// candidateErrors refuses thresholds of candidate limits.
-func candidateErrors(field string, limits []limiter.Limit) []FieldError {
-	var fields []FieldError
-	for i, l := range limits {
-		if l.Notify != (limiter.Thresholds{}) {
-			fields = append(fields, FieldError{fmt.Sprintf("%s[%d].notify", field, i),
-				"is set, but candidate limits have no thresholds: leave it out"})
 		}
 	}
 	return fields

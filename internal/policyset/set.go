@@ -121,7 +121,7 @@ func HeadVersion(head []byte) int64 {
 //	2 bytes  greatest number of a plan so far
 //	4 bytes  start of the list of group overrides
 //	per number from 1: 4 bytes start of its entry, 2 bytes length; zeros without a plan
-//	entries, as in records: the plan's limits, then its candidate limits, if any
+//	entries, as in records: the plan's limits
 //	per group override: 7 bytes when it ends, as in records, and an entry
 //	list of group overrides, to the end: for each a zero byte and the text
 //	         "GROUP=START,LENGTH", whose numbers are decimal

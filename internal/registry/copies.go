@@ -86,13 +86,6 @@ func encodeCopy(s *policy.Set) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(p.Candidate) > 0 {
-			candidate, err := policyset.EncodeEntry(policy.Shadow, p.Candidate)
-			if err != nil {
-				return nil, err
-			}
-			entry = append(entry, candidate...)
-		}
 		at := out[11+6*(p.Number-1):]
 		binary.BigEndian.PutUint32(at, uint32(len(out)))
 		binary.BigEndian.PutUint16(at[4:], uint16(len(entry)))

@@ -220,8 +220,7 @@ func (s *Store) Reset(ctx context.Context, id string, edit Edit) (policy.Key, er
 // countNames returns the names in Valkey of all that is counted for a subject under this
 // policy set, and of its automatic bans.
 func countNames(set *policy.Set, id string) []string {
-	names := []string{keyspace.State(id), policyset.BanKey(id), policyset.DenialsKey(id),
-		keyspace.Of(id, "sk")}
+	names := []string{keyspace.State(id), policyset.BanKey(id), policyset.DenialsKey(id)}
 	for _, r := range set.Routes {
 		names = append(names, keyspace.Of(id, "s"+policy.RouteTag(r.Name)))
 	}

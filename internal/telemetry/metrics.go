@@ -24,11 +24,10 @@ const nearLimit = 5
 
 // Check is one call's contribution to the metrics.
 type Check struct {
-	Denied          bool // otherwise allowed
-	ShadowDenied    bool
-	CandidateDenied bool
-	Degraded        bool
-	StoreError      bool
+	Denied       bool // otherwise allowed
+	ShadowDenied bool
+	Degraded     bool
+	StoreError   bool
 	// Remaining and Limit are those of the binding limit. Below 20 % an allowed call
 	// counts as near the limit; with a Limit of 0 it does not.
 	Remaining, Limit int64
@@ -44,7 +43,6 @@ const (
 	Allowed
 	Denied
 	ShadowDenied
-	CandidateDenied
 	Degraded
 	NearLimit
 	StoreErrors
@@ -64,7 +62,7 @@ func Names() []string { return append(names[:len(names):len(names)], StoreLatenc
 func (m Metric) String() string { return names[m] }
 
 var names = [metrics]string{
-	"Checks", "Allowed", "Denied", "ShadowDenied", "CandidateDenied", "Degraded", "NearLimit", "StoreErrors",
+	"Checks", "Allowed", "Denied", "ShadowDenied", "Degraded", "NearLimit", "StoreErrors",
 	"Refused", "Unauthorized", "ColdStart",
 }
 
@@ -147,7 +145,6 @@ func (m *Metrics) Record(c Check) {
 	m.count(Denied, c.Denied)
 	m.count(Allowed, !c.Denied)
 	m.count(ShadowDenied, c.ShadowDenied)
-	m.count(CandidateDenied, c.CandidateDenied)
 	m.count(Degraded, c.Degraded)
 	m.count(StoreErrors, c.StoreError)
 	m.count(NearLimit, !c.Denied && c.Limit > 0 && c.Remaining < c.Limit/nearLimit+min(c.Limit%nearLimit, 1))

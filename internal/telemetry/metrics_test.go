@@ -78,7 +78,7 @@ func TestLine(t *testing.T) {
 	for _, c := range []Check{
 		{Store: 1500 * time.Microsecond, Remaining: 20, Limit: 100},
 		{Store: 250 * time.Microsecond, Remaining: 19, Limit: 100, ShadowDenied: true},
-		{Denied: true, Limit: 100, CandidateDenied: true, Store: time.Millisecond},
+		{Denied: true, Limit: 100, Store: time.Millisecond},
 		{Degraded: true, StoreError: true},
 	} {
 		m.Record(c)
@@ -99,7 +99,7 @@ func TestLine(t *testing.T) {
 		t.Errorf("unexpected timestamp, namespace, dimensions or fields: %s", out.String())
 	}
 	want := map[string]int64{
-		"Checks": 4, "Allowed": 3, "Denied": 1, "ShadowDenied": 1, "CandidateDenied": 1, "Degraded": 1,
+		"Checks": 4, "Allowed": 3, "Denied": 1, "ShadowDenied": 1, "Degraded": 1,
 		"NearLimit": 1, "StoreErrors": 1, "ColdStart": 1,
 	}
 	for _, metric := range declared.Metrics {

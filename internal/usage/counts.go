@@ -11,28 +11,22 @@ import (
 
 // Counts are numbers of calls. Calls that other fields count are Allowed or Denied too.
 type Counts struct {
-	Allowed         int64
-	Denied          int64
-	ShadowDenied    int64 // that a limit in shadow mode would have denied
-	CandidateDenied int64 // that a candidate limit would have denied
-	Degraded        int64 // decided without Valkey
-	Cost            int64 // sum of the costs of the allowed calls
-	Unlisted        int64 // whose subject has no counts of its own; only in totals
-	OldSecret       int64 // with the previous secret
+	Allowed      int64
+	Denied       int64
+	ShadowDenied int64 // that a limit in shadow mode would have denied
+	Degraded     int64 // decided without Valkey
+	Cost         int64 // sum of the costs of the allowed calls
+	Unlisted     int64 // whose subject has no counts of its own; only in totals
+	OldSecret    int64 // with the previous secret
 }
 
 // Calls returns the number of calls.
 func (c Counts) Calls() int64 { return c.Allowed + c.Denied }
 
-// WouldDeny returns the number of calls that a limit on trial would have denied: one in
-// shadow mode, or a candidate.
-func (c Counts) WouldDeny() int64 { return c.ShadowDenied + c.CandidateDenied }
-
 // Plus returns the sum.
 func (c Counts) Plus(d Counts) Counts {
 	return Counts{
 		c.Allowed + d.Allowed, c.Denied + d.Denied, c.ShadowDenied + d.ShadowDenied,
-		c.CandidateDenied + d.CandidateDenied,
 		c.Degraded + d.Degraded, c.Cost + d.Cost, c.Unlisted + d.Unlisted,
 		c.OldSecret + d.OldSecret,
 	}
@@ -60,7 +54,6 @@ const (
 	allowed kind = iota
 	denied
 	shadowDenied
-	candidateDenied
 	degraded
 	extraCost // above one, of allowed calls
 	unlisted
@@ -94,9 +87,6 @@ func (t *tally) add(v Verdict, cost int64) {
 	if v&ShadowDenied != 0 {
 		t[shadowDenied]++
 	}
-	if v&CandidateDenied != 0 {
-		t[candidateDenied]++
-	}
 	if v&Degraded != 0 {
 		t[degraded]++
 	}
@@ -116,8 +106,7 @@ func (t *tally) calls() int64 { return t[allowed] + t[denied] }
 func (t *tally) counts() Counts {
 	return Counts{
 		Allowed: t[allowed], Denied: t[denied], ShadowDenied: t[shadowDenied],
-		CandidateDenied: t[candidateDenied],
-		Degraded:        t[degraded], Cost: t[allowed] + t[extraCost], Unlisted: t[unlisted],
+		Degraded: t[degraded], Cost: t[allowed] + t[extraCost], Unlisted: t[unlisted],
 		OldSecret: t[oldSecret],
 	}
 }

@@ -269,9 +269,8 @@ func TestTrialsTakeNoRoomFromDenials(t *testing.T) {
 		at := noon.Add(time.Duration(minute) * time.Minute)
 		r := recorderAt(at)
 		for call := range 2 * maxKinds {
-			by := []cause.Cause{cause.Shadow, cause.Candidate}[call%2]
 			r.Record(Outcome{Subject: keys[call%len(keys)], Registered: call%3 > 0, Verdict: ShadowDenied,
-				Cost: 1, Time: at, Trials: []denylog.Denial{{Cause: by, Limit: "9 per 1 min",
+				Cost: 1, Time: at, Trials: []denylog.Denial{{Cause: cause.Shadow, Limit: "9 per 1 min",
 					Path: fmt.Sprint("/", minute, "/", call)}}})
 			passed++
 		}
@@ -303,8 +302,7 @@ func TestTrialsTakeNoRoomFromDenials(t *testing.T) {
 		t.Errorf("got %d logged and %d unlogged of limits on trial, want %d in all", logged,
 			counted.UnloggedTrials, passed)
 	}
-	if n := sum(denylog.Query{OnTrial: true, Cause: cause.Shadow}) +
-		sum(denylog.Query{OnTrial: true, Cause: cause.Candidate}); n != logged {
+	if n := sum(denylog.Query{OnTrial: true, Cause: cause.Shadow}); n != logged {
 		t.Errorf("got %d by cause, want %d", n, logged)
 	}
 }

@@ -47,7 +47,7 @@ type Order int
 const (
 	Busiest    Order = iota // by all calls
 	MostDenied              // by denied calls
-	WouldDeny               // by calls that shadow or candidate limits would have denied
+	WouldDeny               // by calls that limits in shadow mode would have denied
 )
 
 func (o Order) of(c Counts) int64 {
@@ -58,7 +58,7 @@ func (o Order) of(c Counts) int64 {
 		return c.Denied
 	case WouldDeny:
 	}
-	return c.WouldDeny()
+	return c.ShadowDenied
 }
 
 // Rank returns the first n (1 to 64) subjects of each order, with their exact counts in

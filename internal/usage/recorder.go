@@ -182,11 +182,10 @@ const Allowed Verdict = 0
 
 // The flags of a Verdict.
 const (
-	Denied          Verdict = 1 << iota // not let in
-	ShadowDenied                        // a limit in shadow mode would have denied it
-	CandidateDenied                     // a candidate limit would have denied it
-	Degraded                            // decided without Valkey
-	OldSecret                           // with the previous secret
+	Denied       Verdict = 1 << iota // not let in
+	ShadowDenied                     // a limit in shadow mode would have denied it
+	Degraded                         // decided without Valkey
+	OldSecret                        // with the previous secret
 )
 
 // Outcome is one call.

@@ -77,10 +77,11 @@ func (s *sample) policies(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	shadow := per(40, 10*time.Second)
+	shadow.Shadow = true
 	set.Plans = []policy.Plan{
 		{Name: "free", Limits: []limiter.Limit{per(10, 10*time.Second), per(500, time.Hour)}},
-		{Name: "pro", Limits: []limiter.Limit{per(100, 10*time.Second), per(5000, time.Hour)},
-			Candidate: []limiter.Limit{per(40, 10*time.Second)}},
+		{Name: "pro", Limits: []limiter.Limit{per(100, 10*time.Second), per(5000, time.Hour), shadow}},
 		{Name: "enterprise", Limits: []limiter.Limit{per(1000, 10*time.Second)},
 			Degraded: policy.Local, Share: 20},
 	}
@@ -155,7 +156,7 @@ func (s *sample) calls(ctx context.Context) error {
 				case c.plan == "free" && i >= 10+s.random.IntN(20):
 					o.Verdict, o.Denial = usage.Denied, s.denial(c.plan)
 				case c.plan == "pro" && i > 45:
-					o.Verdict = usage.CandidateDenied
+					o.Verdict = usage.ShadowDenied
 				}
 				r.Record(o)
 			}

@@ -85,7 +85,7 @@ func Denials(p DenialsPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if p.OnTrial {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "<p class=\"quiet\">These calls passed. A limit in shadow mode or a candidate would have denied them.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "<p class=\"quiet\">These calls passed. A limit in shadow mode would have denied them.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

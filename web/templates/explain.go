@@ -18,17 +18,16 @@ type ExplainForm struct {
 
 // Explanation is a decision and its reasons.
 type Explanation struct {
-	Name      string
-	Address   string
-	Verdict   string
-	Client    string // which client address counts and why; empty without an address
-	Allowed   bool
-	Rules     []RuleMatch
-	Cost      string
-	Why       []string
-	Limits    []AppliedRow
-	Candidate string
-	Response  Response
+	Name     string
+	Address  string
+	Verdict  string
+	Client   string // which client address counts and why; empty without an address
+	Allowed  bool
+	Rules    []RuleMatch
+	Cost     string
+	Why      []string
+	Limits   []AppliedRow
+	Response Response
 }
 
 // RuleMatch is a route rule that matches the call.

@@ -10,7 +10,7 @@ type PlanPage struct {
 	Figures []Figure
 	Facts   []Fact
 	Limits  []PlanLimit
-	Trials  []Trial
+	Shadow  *Trial    // nil without limits in shadow mode
 	Keys    []PlanKey // those closest to a limit first
 	Read    string    // which keys were read, if not all
 	All     Choice    // all keys of the plan
@@ -33,14 +33,12 @@ type PlanKey struct {
 	Calls, Blocked string // of the last hour
 }
 
-// Trial is limits that deny nothing, and what they would have blocked.
+// Trial is limits in shadow mode, and what they would have blocked.
 type Trial struct {
-	ID, Heading string
-	Limits      []string
-	Result      string
-	Keys        []TrialKey // of which calls would have been blocked, most first
-	Denials     string     // address of these calls in the log
-	Actions     []Choice
+	Limits  []string
+	Result  string
+	Keys    []TrialKey // of which calls would have been blocked, most first
+	Denials string     // address of these calls in the log
 }
 
 // TrialKey is the part of a trial's result that is one key's.

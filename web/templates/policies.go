@@ -19,19 +19,16 @@ type PoliciesPage struct {
 
 // PlanRow is a plan. Addresses of actions are empty for viewers.
 type PlanRow struct {
-	Name      string
-	Address   string
-	Limits    []string
-	Mode      string
-	Degraded  string
-	Keys      string
-	KeysLink  string
-	Candidate []string
-	Edit      string
-	Create    string
-	Delete    string
-	Promote   string
-	Drop      string
+	Name     string
+	Address  string
+	Limits   []string
+	Mode     string
+	Degraded string
+	Keys     string
+	KeysLink string
+	Edit     string
+	Create   string
+	Delete   string
 }
 
 // RuleRow is a route rule.

@@ -17,7 +17,7 @@ type Denial struct {
 	Subject    string    `json:"subject,omitempty" doc:"Id of the key or caller; absent if Valkey could not verify it"`
 	Plan       string    `json:"plan,omitempty"`
 	Group      string    `json:"group,omitempty" doc:"Group of the key, if a limit or a ban denied the call"`
-	Cause      string    `json:"cause" enum:"malformed,revoked,expired,old-secret,address,access,limit,ban,unavailable,shadow,candidate"`
+	Cause      string    `json:"cause" enum:"malformed,revoked,expired,old-secret,address,access,limit,ban,unavailable,shadow"`
 	Limit      string    `json:"limit,omitempty" doc:"Limit that denied the call, or would have, as in the client's response" example:"10 per 10 s"`
 	Rule       string    `json:"rule,omitempty" doc:"Name of the route rule that applied"`
 	Method     string    `json:"method" doc:"HTTP method; other if API Gateway does not know it"`
@@ -60,7 +60,7 @@ type (
 		Limit   string    `query:"limit" maxLength:"200" doc:"The text in limit of an entry"`
 		Route   string    `query:"route" maxLength:"220" doc:"Method and path of an entry, such as GET /orders/{id}"`
 		Request string    `query:"request" maxLength:"48" doc:"Only the denials of the call with this id of API Gateway"`
-		Cause   string    `query:"cause" enum:"malformed,revoked,expired,old-secret,address,access,limit,ban,unavailable,would-block,shadow,candidate" doc:"would-block, shadow, candidate: calls that passed and that limits on trial, in shadow mode or of a candidate, would have denied. Only these causes list them"`
+		Cause   string    `query:"cause" enum:"malformed,revoked,expired,old-secret,address,access,limit,ban,unavailable,would-block,shadow" doc:"would-block, shadow: calls that passed and that limits in shadow mode would have denied. Only these causes list them"`
 		From    time.Time `query:"from" doc:"Default and earliest: 24 hours ago"`
 		To      time.Time `query:"to" doc:"Default: now"`
 		rest.Paging

@@ -44,7 +44,6 @@ type Explanation struct {
 	Cost        int64          `json:"cost"`
 	Rules       []RuleMatch    `json:"rules" doc:"Route rules that match the call"`
 	Limits      []AppliedLimit `json:"limits" doc:"Limits that apply"`
-	Candidate   []string       `json:"candidate,omitempty" doc:"The plan's candidate limits: counted, never enforced"`
 	Response    Response       `json:"response" doc:"Response that the client of a REST API receives"`
 }
 
@@ -135,9 +134,6 @@ func explanationOf(set *policy.Set, e enforce.Explanation) Explanation {
 	for _, l := range c.Limits {
 		window := schema.WindowOf(l.Usage, c.Now)
 		out.Limits = append(out.Limits, AppliedLimit{l.Scope, string(l.Mode), window})
-	}
-	if c.Source == "plan" && len(e.Effective.Plan.Candidate) > 0 {
-		out.Candidate = policydoc.Each(e.Effective.Plan.Candidate)
 	}
 	return out
 }

@@ -30,7 +30,6 @@ func (s *service) fill() {
 			{Requests: 100, Window: 10 * time.Second, CountDenied: true, Slots: 64},
 			{Requests: 1e6, Calendar: limiter.Month, Zone: "Europe/Berlin", Algorithm: limiter.FixedWindow},
 		},
-		Candidate: []limit{{Requests: 50, Window: time.Hour, Algorithm: limiter.TokenBucket}},
 	})
 	set.Routes = []policy.Route{
 		{

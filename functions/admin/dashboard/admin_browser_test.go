@@ -23,10 +23,9 @@ func busyKeys(t testing.TB) *sitetest.Registry {
 	keys := sitetest.NewRegistry(t, "acme", "bolt")
 	keys.Save(func(s *policy.Set) {
 		s.Plans = append(s.Plans, policy.Plan{
-			Name:      "pro",
-			Limits:    []limiter.Limit{sitetest.Per(100, 10*time.Second), sitetest.Per(1000, 10*time.Minute)},
-			Candidate: []limiter.Limit{sitetest.Per(50, 10*time.Second)},
-			Mode:      policy.Shadow, Degraded: policy.Local, Share: 20,
+			Name:   "pro",
+			Limits: []limiter.Limit{sitetest.Per(100, 10*time.Second), sitetest.Per(1000, 10*time.Minute)},
+			Mode:   policy.Shadow, Degraded: policy.Local, Share: 20,
 		})
 		s.Routes = []policy.Route{
 			{Name: "search", Pattern: routing.Pattern{API: "abcdef1234", Stage: "prod", Method: "GET",
@@ -145,7 +144,6 @@ func adminPages() []pageState {
 				chromedp.WaitVisible(chromedp.CSS(".conflict")),
 			)
 		}},
-		{"promote", "/policies/plans/2/promote", "", nil},
 		{"rule tie", "/policies/rules/new", "422", func(v *sitetest.Visit) {
 			v.Act(typeIn("name", "tie"), typeIn("path", "/orders/{more+}"),
 				typeIn("reason", "r"), send("save"),

@@ -99,7 +99,7 @@ func (d *dashboard) drawCalls(ctx context.Context, s chart.TimeSeries, at chart.
 	s.Allowed, s.Blocked = splitPoints(points)
 	s.Would = make([]int64, len(points))
 	for i, p := range points {
-		s.Would[i] = p.WouldDeny()
+		s.Would[i] = p.ShadowDenied
 	}
 	return s.View(), nil
 }
@@ -189,7 +189,7 @@ func (d *dashboard) readActivity(ctx context.Context, ids []string) ([]templates
 		views[i] = templates.Activity{
 			Spark: chart.Sparkline(splitPoints(a.Points)), Allowed: a.Calls.Allowed, Denied: a.Calls.Denied,
 			Calls: page.Number(a.Calls.Calls()), Blocked: page.Number(a.Calls.Denied),
-			Would: page.Number(a.Calls.WouldDeny()),
+			Would: page.Number(a.Calls.ShadowDenied),
 			Used:  lastUsed(a.Last, now),
 		}
 	}

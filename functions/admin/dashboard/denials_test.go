@@ -125,8 +125,8 @@ func TestSummaryOfDenials(t *testing.T) {
 	s.Get("/denials?range=1h").Wants(t, http.StatusOK, "No denials")
 }
 
-// Calls that passed and that limits on trial would have denied: 6 by a limit in shadow
-// mode and 4 by a candidate, beside 3 denials. Each list has only its own calls, with
+// 10 calls that passed and that limits in shadow mode would have denied, beside 3 denials.
+// Each list has only its own calls, with
 // key, limit and time, and no tile counts the others as denied.
 func TestDenialsOfLimitsOnTrial(t *testing.T) {
 	s := sitetest.New(t).Login()
@@ -137,8 +137,7 @@ func TestDenialsOfLimitsOnTrial(t *testing.T) {
 			Time: at.Add(time.Duration(i) * time.Minute), Verdict: usage.ShadowDenied}
 		d.Cause = cause.Shadow
 		if i >= 6 {
-			d.Cause, d.Limit, o.Verdict = cause.Candidate, "2 per 1 hour", usage.CandidateDenied
-			d.RetryAfter = 0 // the call costs more
+			d.Limit, d.RetryAfter = "2 per 1 hour", 0 // the call costs more
 		}
 		o.Trials = []denylog.Denial{d}
 		s.Keys.Record(o)
@@ -149,8 +148,7 @@ func TestDenialsOfLimitsOnTrial(t *testing.T) {
 	for _, c := range []struct{ path, has, hasNot string }{
 		{"/denials", "3 denied, at most 3 in", "5 per hour"},
 		{"/denials?cause=would-block", "10 would be denied, at most", "7 per day"},
-		{"/denials?cause=shadow", "6 would be denied, at most", "2 per hour"},
-		{"/denials?cause=candidate&key=acme", "4 would be denied, at most", "5 per hour"},
+		{"/denials?cause=shadow&key=acme", "10 would be denied, at most", "7 per day"},
 	} {
 		body := sitetest.InWords(s.Get(c.path).Wants(t, http.StatusOK).Body)
 		if !strings.Contains(body, c.has) || strings.Contains(body, c.hasNot) {
@@ -160,10 +158,10 @@ func TestDenialsOfLimitsOnTrial(t *testing.T) {
 	s.Get("/denials?cause=would-block").Wants(t, http.StatusOK, "acme", "5 per hour", "2 per hour",
 		at.Format("15:04:05"), "These calls passed.", "Would be denied by",
 		`aria-label="Remove Cause: Would block"`)
-	s.Get("/denials.csv?cause=candidate").Wants(t, http.StatusOK, ",candidate,2 per 1 hour,", ",never,")
-	s.Get("/denials?cause=candidate").Wants(t, http.StatusOK, "never: the limit is below the call&#39;s cost")
+	s.Get("/denials.csv?cause=shadow").Wants(t, http.StatusOK, ",shadow,2 per 1 hour,", ",never,")
+	s.Get("/denials?cause=shadow").Wants(t, http.StatusOK, "never: the limit is below the call&#39;s cost")
 	if tiles := sitetest.InWords(s.Get("/?range=1h").Body); !strings.Contains(tiles, "Blocked 3 23 %") ||
-		!strings.Contains(tiles, "Would block 10 6 in shadow mode, 4 by candidate limits") {
+		!strings.Contains(tiles, "Would block 10 by limits in shadow mode") {
 		t.Error("the tiles of Overview do not have 3 blocked calls and 10 that would be")
 	}
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "None in the last 24 hours",

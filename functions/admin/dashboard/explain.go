@@ -202,9 +202,6 @@ func (d *dashboard) explanation(set *policy.Set, k policy.Key, e enforce.Explana
 		limit := enforce.SurveyedLimit{LimitState: l, Rule: c.Rule}
 		x.Limits = append(x.Limits, wording.Applied(limit, wording.LimitSource(e.Effective), c.Group, c.Now))
 	}
-	if candidate := e.Effective.Plan.Candidate; len(candidate) > 0 && c.Source == "plan" {
-		x.Candidate = "Candidate limits, not enforced: " + policydoc.LimitsText(candidate) + "."
-	}
 	return x
 }
 

@@ -114,7 +114,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 		return templates.KeyPage{}, err
 	}
 	p.Denials, p.Refused, p.AllDenials = recent.Rows, recent.Refused, recent.All
-	if usage.Sum(points).WouldDeny() > 0 {
+	if usage.Sum(points).ShadowDenied > 0 {
 		p.OnTrial = recent.OnTrial
 	}
 	p.Limits, p.Unused = wording.AllApplied(survey, recent.Log)

@@ -15,8 +15,8 @@ import (
 	"tidegate/internal/usage"
 )
 
-// A key's chart splits blocked calls by the limit, has a line of calls that limits on trial
-// would have blocked, and marks changes of the key and of its plan with links to the audit.
+// A key's chart splits blocked calls by the limit, has a line of calls that limits in shadow
+// mode would have blocked, and marks changes of the key and of its plan with links to the audit.
 func TestKeyChart(t *testing.T) {
 	s := sitetest.New(t).Login()
 	now := time.Now()
@@ -29,7 +29,7 @@ func TestKeyChart(t *testing.T) {
 	}
 	denyAt(s, "acme", now.Add(-2*time.Minute), sampleDenial("ip 50 per 1 minute"))
 	would := usage.Outcome{Subject: s.Keys.IDs["acme"], Registered: true, Time: now.Add(-time.Minute),
-		Verdict: usage.CandidateDenied}
+		Verdict: usage.ShadowDenied}
 	s.Keys.Record(would, would)
 	body := s.Get("/keys/{acme}").Wants(t, http.StatusOK, "blocked by 12 per 10 seconds (plan free)",
 		"blocked by 50 per minute (each address)", "would block").Body

@@ -284,7 +284,7 @@ func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) error {
 func activityCells(a app.Activity) []string {
 	text := func(n int64) string { return strconv.FormatInt(n, 10) }
 	return []string{text(a.Calls.Calls()), text(a.Calls.Denied),
-		text(a.Calls.WouldDeny()), page.Stamp(a.Last)}
+		text(a.Calls.ShadowDenied), page.Stamp(a.Last)}
 }
 
 // keyCells returns the first cells of a key, in the order of exportKeys's columns.

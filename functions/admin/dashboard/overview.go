@@ -60,7 +60,7 @@ func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error
 		return p, err
 	}
 	orders := []usage.Order{usage.Busiest, usage.MostDenied}
-	if sum.WouldDeny() > 0 {
+	if sum.ShadowDenied > 0 {
 		orders = append(orders, usage.WouldDeny)
 	}
 	ranked, err := d.Usage.Rank(ctx, at.From, at.To, at.ByMinute(), topCount, orders...)
@@ -147,17 +147,16 @@ func (d *dashboard) denialsAddress(at chart.Period, now time.Time, cause string)
 }
 
 // figures returns the figures at the top of the page. denied is the address of the
-// denials, onTrial that of what limits on trial would have denied.
+// denials, onTrial that of what limits in shadow mode would have denied.
 func (d *dashboard) figures(sum usage.Counts, refused usage.Refusals, active, valkey templates.Figure,
 	denied, onTrial string) []templates.Figure {
 	share := "0 %"
 	if sum.Denied > 0 {
 		share = page.Number(app.Percent(sum.Denied, sum.Calls())) + " %"
 	}
-	would := templates.Figure{Name: "Would block", Value: page.Number(sum.WouldDeny()),
-		Note: page.Number(sum.ShadowDenied) + " in shadow mode, " +
-			page.Number(sum.CandidateDenied) + " by candidate limits"}
-	if sum.WouldDeny() > 0 {
+	would := templates.Figure{Name: "Would block", Value: page.Number(sum.ShadowDenied),
+		Note: "by limits in shadow mode"}
+	if sum.ShadowDenied > 0 {
 		would.Address = onTrial
 	}
 	return []templates.Figure{
@@ -212,7 +211,7 @@ func (d *dashboard) rankings(ctx context.Context, at chart.Period, set *policy.S
 		for _, t := range ranked[o] {
 			counted := t.Denied
 			if o == usage.WouldDeny {
-				counted = t.WouldDeny()
+				counted = t.ShadowDenied
 			}
 			row := d.talkerRow(at, t, records[t.ID])
 			row.Counted = page.Number(counted)

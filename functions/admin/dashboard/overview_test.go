@@ -35,12 +35,12 @@ func TestOverviewFigures(t *testing.T) {
 	s.Keys.UnregisteredCalls("visitor", now.Add(-30*time.Hour), 100, 0)
 	would := usage.Outcome{Subject: s.Keys.IDs["bolt"], Registered: true, Cost: 1,
 		Time: now.Add(-2 * time.Hour)}
-	for _, v := range []usage.Verdict{usage.ShadowDenied, usage.ShadowDenied, usage.CandidateDenied, 0} {
+	for _, v := range []usage.Verdict{usage.ShadowDenied, usage.ShadowDenied, usage.ShadowDenied, 0} {
 		would.Verdict = v
 		s.Keys.Record(would)
 	}
-	const nothing = "Would block 0 0 in shadow mode, 0 by candidate limits"
-	const three = "Would block 3 2 in shadow mode, 1 by candidate limits"
+	const nothing = "Would block 0 by limits in shadow mode"
+	const three = "Would block 3 by limits in shadow mode"
 	const today, bolt = "acme free 61 51 83 % bolt free 27 20 74 %", "bolt free 23 20 86 %"
 	custom := url.Values{"from": {now.Add(-40 * time.Minute).UTC().Format(time.RFC3339)},
 		"to": {now.Add(-20 * time.Minute).UTC().Format(time.RFC3339)}}

@@ -14,16 +14,16 @@ import (
 	"tidegate/internal/usage"
 )
 
-// A plan's page shows what its candidate would have blocked since it exists, by key, and
-// so does the page that promotes it.
-func TestCandidate(t *testing.T) {
+// A plan's page shows what its limits in shadow mode would have blocked since the last
+// edit of them, by key.
+func TestShadowOfPlan(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.Server.SetTime(time.Now())
 	record := func(name string, passed, would, denied int) {
 		o := usage.Outcome{Subject: s.Keys.IDs[name], Registered: true, Time: time.Now()}
 		calls := slices.Repeat([]usage.Outcome{o}, passed+would+denied)
 		for i := range calls[passed:] {
-			calls[passed+i].Verdict = usage.CandidateDenied
+			calls[passed+i].Verdict = usage.ShadowDenied
 			if i >= would {
 				calls[passed+i].Verdict |= usage.Denied
 			}
@@ -31,28 +31,18 @@ func TestCandidate(t *testing.T) {
 		s.Keys.Record(calls...)
 	}
 	s.Keys.Record(usage.Outcome{Subject: s.Keys.IDs["acme"], Registered: true,
-		Time: time.Now().Add(-2 * time.Minute), Verdict: usage.CandidateDenied}) // by an earlier candidate
-	form := planOf(1, "free", "10", "candidate[0]", "3 per minute")
+		Time: time.Now().Add(-2 * time.Minute), Verdict: usage.ShadowDenied}) // by an earlier limit
+	form := planOf(1, "free", "10", "limits[1]", "3 per minute, shadow")
 	s.Post("/policies/plans/1/edit", form).Wants(t, http.StatusSeeOther)
 	record("acme", 3, 5, 0)
 	record("bolt", 1, 1, 2)
-	s.Get("/policies").Wants(t, http.StatusOK, "3 per minute", "/policies/plans/1/promote",
-		`href="/policies/plans/1#candidate"`)
-	s.Get("/").Wants(t, http.StatusOK, "0 in shadow mode, 9 by candidate limits")
+	s.Get("/").Wants(t, http.StatusOK, "by limits in shadow mode")
 	result := "would have blocked 8 of 12 calls, of 2 keys; 1 newly blocked."
-	page := s.Get("/policies/plans/1").Wants(t, http.StatusOK, result)
+	page := s.Get("/policies/plans/1").Wants(t, http.StatusOK, result, "cause=shadow")
 	if got := sitetest.InWords(page.Body); !strings.Contains(got, "acme 5 8") ||
 		!strings.Contains(got, "bolt 3 4") {
 		t.Errorf("want acme with 5 of 8 and bolt with 3 of 4 calls in %s", got)
 	}
-	s.Get("/policies/plans/1/promote").Wants(t, http.StatusOK, "Candidate: 3 per minute.", result,
-		"acme: 5 of 8 calls", "bolt: 3 of 4 calls")
-	s.Post("/policies/plans/1/promote", fields("version", "2", "reason", "good")).Wants(t,
-		http.StatusSeeOther)
-	if p, _ := s.Set().PlanByNumber(1); len(p.Candidate) != 0 || p.Limits[0] != sitetest.Per(3, time.Minute) {
-		t.Errorf("promoted to %+v, want 3 per minute and no candidate", p)
-	}
-	s.Get("/policies/plans/1/drop").Wants(t, http.StatusNotFound)
 }
 
 // A plan's page has the use of each limit over its keys, those closest to a limit first,

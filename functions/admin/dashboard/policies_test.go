@@ -42,8 +42,8 @@ func TestPlans(t *testing.T) {
 	s.Post("/policies/plans/new", sitetest.With(planOf(1, "pro", "5"), "degraded", "local")).Wants(
 		t, http.StatusUnprocessableEntity, `id="share-error"`,
 	)
-	s.Post("/policies/plans/new", sitetest.With(planOf(1, "pro", "5"), "action", "add:candidate")).Wants(
-		t, http.StatusOK, `name="candidate[0]"`,
+	s.Post("/policies/plans/new", sitetest.With(planOf(1, "pro", "5"), "action", "add:perGroup")).Wants(
+		t, http.StatusOK, `name="perGroup[0]"`,
 	)
 	if s.Keys.Written() != 0 {
 		t.Fatal("an invalid plan was written")
@@ -158,10 +158,7 @@ func TestRules(t *testing.T) {
 func TestCostAboveLimits(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.Plan("starter", sitetest.Per(1000, time.Hour), sitetest.Per(30, 10*time.Second))
-	s.Keys.Plan("large", sitetest.Per(40, time.Minute))
-	s.Keys.Save(func(set *policy.Set) {
-		set.Plans[2].Candidate = []limiter.Limit{sitetest.Per(35, time.Minute)}
-	})
+	s.Keys.Plan("large", sitetest.Per(35, time.Minute))
 	s.Keys.UpdateKey("acme", func(k *policy.Key) { k.Group = "a.b" })
 	s.Keys.Must(s.Keys.OverrideGroup(t.Context(), "a.b", &policy.Override{
 		Limits: []limiter.Limit{sitetest.Per(20, time.Minute)}, Reason: "an incident",

@@ -128,7 +128,6 @@ func (d *differ) plan(p, q policy.Plan) {
 	d.note("limits", LimitsText(p.Limits), LimitsText(q.Limits))
 	d.note("mode", ModeText(p.Mode), ModeText(q.Mode))
 	d.note("if Valkey is unavailable", DegradedText(p), DegradedText(q))
-	d.note("candidate", LimitsText(p.Candidate), LimitsText(q.Candidate))
 	d.note("each group", LimitsText(p.PerGroup), LimitsText(q.PerGroup))
 	d.note("open routes", AllowText(p.Allow), AllowText(q.Allow))
 }

@@ -33,16 +33,15 @@ type Policy struct {
 // Plan is a named list of limits for keys. JSON identifies a plan by Number, YAML by Name.
 // Was is the former name of a renamed plan.
 type Plan struct {
-	Number    int             `json:"number,omitempty" yaml:"-" minimum:"0" doc:"Permanent number of the plan; if omitted, the plan is matched by its name"`
-	Name      string          `json:"name" yaml:"name" minLength:"1" maxLength:"100"`
-	Was       string          `json:"-" yaml:"was,omitempty"`
-	Limits    []Limit         `json:"limits" yaml:"limits" minItems:"1" maxItems:"8"`
-	Mode      policy.Mode     `json:"mode,omitempty" yaml:"mode,omitempty" enum:"enforce,shadow,off"`
-	Degraded  policy.Degraded `json:"degraded,omitempty" yaml:"degraded,omitempty" enum:"closed,open,local" doc:"What happens to calls while Valkey is unavailable"`
-	Share     int             `json:"share,omitempty" yaml:"share,omitempty" minimum:"0" maximum:"100" doc:"With local: percentage of each limit that one Lambda environment admits"`
-	Candidate []Limit         `json:"candidate,omitempty" yaml:"candidate,omitempty" maxItems:"8" doc:"Candidate limits: counted, never enforced"`
-	PerGroup  []Limit         `json:"perGroup,omitempty" yaml:"perGroup,omitempty" maxItems:"8" doc:"Limits that the keys of a group share"`
-	Allow     []Pattern       `json:"allow,omitempty" yaml:"allow,omitempty" maxItems:"20" doc:"Routes that the plan's keys may call; if omitted, all routes"`
+	Number   int             `json:"number,omitempty" yaml:"-" minimum:"0" doc:"Permanent number of the plan; if omitted, the plan is matched by its name"`
+	Name     string          `json:"name" yaml:"name" minLength:"1" maxLength:"100"`
+	Was      string          `json:"-" yaml:"was,omitempty"`
+	Limits   []Limit         `json:"limits" yaml:"limits" minItems:"1" maxItems:"8"`
+	Mode     policy.Mode     `json:"mode,omitempty" yaml:"mode,omitempty" enum:"enforce,shadow,off"`
+	Degraded policy.Degraded `json:"degraded,omitempty" yaml:"degraded,omitempty" enum:"closed,open,local" doc:"What happens to calls while Valkey is unavailable"`
+	Share    int             `json:"share,omitempty" yaml:"share,omitempty" minimum:"0" maximum:"100" doc:"With local: percentage of each limit that one Lambda environment admits"`
+	PerGroup []Limit         `json:"perGroup,omitempty" yaml:"perGroup,omitempty" maxItems:"8" doc:"Limits that the keys of a group share"`
+	Allow    []Pattern       `json:"allow,omitempty" yaml:"allow,omitempty" maxItems:"20" doc:"Routes that the plan's keys may call; if omitted, all routes"`
 }
 
 // Rule is a route rule.
@@ -114,7 +113,7 @@ func PolicyOf(s *policy.Set) Policy {
 func PlanOf(p policy.Plan) Plan {
 	return Plan{
 		Number: p.Number, Name: p.Name, Limits: LimitsOf(p.Limits), Mode: p.Mode,
-		Degraded: p.Degraded, Share: p.Share, Candidate: LimitsOf(p.Candidate),
+		Degraded: p.Degraded, Share: p.Share,
 		PerGroup: LimitsOf(p.PerGroup), Allow: PatternsOf(p.Allow),
 	}
 }
@@ -233,8 +232,8 @@ func (t *parser) plan(at string, p Plan) policy.Plan {
 	return policy.Plan{
 		Name: p.Name, Limits: t.limits(at+"limits", p.Limits), Mode: p.Mode,
 		Degraded: p.Degraded, Share: p.Share,
-		Candidate: t.limits(at+"candidate", p.Candidate), PerGroup: t.limits(at+"perGroup", p.PerGroup),
-		Allow: ToPatterns(p.Allow),
+		PerGroup: t.limits(at+"perGroup", p.PerGroup),
+		Allow:    ToPatterns(p.Allow),
 	}
 }
 

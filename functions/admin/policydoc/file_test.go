@@ -30,7 +30,6 @@ plans:
   - name: pro
     was: premium
     limits: ["1,000 per calendar month (Europe/Berlin), fixed window"]
-    candidate: [500 per hour]
     perGroup: [2000 per hour]
 routes:
   - name: chat
@@ -83,7 +82,7 @@ func TestRead(t *testing.T) {
 			{Number: 3, Name: "pro", Limits: []limiter.Limit{
 				{Requests: 1000, Calendar: limiter.Month, Zone: "Europe/Berlin",
 					Algorithm: limiter.FixedWindow},
-			}, Candidate: []limiter.Limit{{Requests: 500, Window: time.Hour}},
+			},
 				PerGroup: []limiter.Limit{{Requests: 2000, Window: time.Hour}}},
 		},
 		Routes: []policy.Route{
@@ -117,7 +116,6 @@ func TestDiff(t *testing.T) {
 plan free: if Valkey is unavailable: closed: calls are denied → local: each environment admits 20 %
 plan pro: name: premium → pro
 plan pro: limits: 1 per second → 1,000 per calendar month (Europe/Berlin), fixed window
-plan pro: candidate: none → 500 per hour
 plan pro: each group: none → 2,000 per hour
 route chat: cost: 4 → 5, settled after, at most 1,000 on shared limits
 route chat: each address: none → 60 per minute, token bucket
@@ -211,6 +209,8 @@ func TestReadRefuses(t *testing.T) {
 		"unknown field": {"version: 1\nplnas: []\n", 2, `unknown field "plnas"`},
 		"former field": {"global:\n  limits: [1 per 1s]\n  lease: 1s\n", 3,
 			`unknown field "lease": leave it out`},
+		"former field of a plan": {"plans:\n  - name: a\n    candidate: [1 per 1s]\n", 3,
+			`unknown field "candidate": write its limits among limits, each with “, shadow”`},
 		"unknown field in a plan": {"plans:\n  - name: a\n    limts: []\n", 3, `unknown field "limts"`},
 		"unknown field of a limit": {"plans:\n  - name: a\n    limits:\n      - {requests: 1, window: 1s, " +
 			"algorythm: log}\n", 4,
@@ -451,8 +451,7 @@ func sets() *rapid.Generator[policy.Set] {
 			NextNumber: 100}
 		for i, n := range rapid.SliceOfNDistinct(name, 0, 4, rapid.ID).Draw(t, "plans") {
 			p := policy.Plan{Number: i + 1, Name: n, Limits: limits(1, true).Draw(t, "limits"),
-				Mode: modes.Draw(t, "mode"), Candidate: limits(0).Draw(t,
-					"candidate"), PerGroup: limits(0).Draw(t, "perGroup")}
+				Mode: modes.Draw(t, "mode"), PerGroup: limits(0).Draw(t, "perGroup")}
 			if p.Degraded = rapid.SampledFrom([]policy.Degraded{"", policy.Closed, policy.Open,
 				policy.Local}).Draw(t,
 				"degraded"); p.Degraded == policy.Local {
@@ -545,7 +544,7 @@ func TestUnreadableFields(t *testing.T) {
 	document := Policy{
 		Plans: []Plan{{Limits: []Limit{{Requests: 1}, {Window: "fast", Algorithm: "magic",
 			Calendar: "fortnight"}},
-			Candidate: []Limit{{Window: "1.5d"}}}},
+		}},
 		Routes: []Rule{{PerKey: []Limit{{Window: "x"}}}},
 		Deny:   []string{"203.0.113.7", "home"},
 		Bans:   &Bans{Window: "1m", Base: "long", Cap: "longer"},
@@ -556,7 +555,7 @@ func TestUnreadableFields(t *testing.T) {
 		fields = append(fields, e.Field)
 	}
 	slices.Sort(fields)
-	want := []string{"bans.base", "bans.cap", "deny[1]", "plans[0].candidate[0].window",
+	want := []string{"bans.base", "bans.cap", "deny[1]",
 		"plans[0].limits[1].algorithm", "plans[0].limits[1].calendar", "plans[0].limits[1].window",
 		"routes[0].perKey[0].window"}
 	if !slices.Equal(fields, want) {

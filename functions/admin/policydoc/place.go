@@ -34,8 +34,7 @@ func LimitAt(set *policy.Set, field string) (words string, found bool) {
 	case m[1] == "plans" && of < len(set.Plans):
 		p := set.Plans[of]
 		owner = "plan " + p.Name
-		limits = map[string][]limiter.Limit{"limits": p.Limits, "perGroup": p.PerGroup,
-			"candidate": p.Candidate}[m[5]]
+		limits = map[string][]limiter.Limit{"limits": p.Limits, "perGroup": p.PerGroup}[m[5]]
 	case m[1] == "routes" && of < len(set.Routes):
 		r := set.Routes[of]
 		owner = "rule " + r.Name

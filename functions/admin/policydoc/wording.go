@@ -19,9 +19,6 @@ const ToMinute = "2006-01-02 15:04 UTC"
 // PlanText describes a plan, except its name.
 func PlanText(p policy.Plan) string {
 	text := LimitsText(p.Limits) + "; " + ModeText(p.Mode) + "; " + DegradedText(p)
-	if len(p.Candidate) > 0 {
-		text += "; candidate " + LimitsText(p.Candidate)
-	}
 	if len(p.PerGroup) > 0 {
 		text += "; each group " + LimitsText(p.PerGroup)
 	}

@@ -311,7 +311,7 @@ func TestViewerSeesNoEdit(t *testing.T) {
 		body := s.Get(path).Wants(t, http.StatusOK, "viewer").Body
 		for _, control := range []string{
 			"Override limits", "/limits", "/settings/tokens", "Create token", "/revert", "Create a",
-			"checkbox\" name=\"id", "/policies/plans/new", "/promote", "/keys/new",
+			"checkbox\" name=\"id", "/policies/plans/new", "/keys/new",
 			"/policies/rules", "/edit",
 		} {
 			if strings.Contains(body, control) {

@@ -72,7 +72,7 @@ type planAccess struct {
 
 // New compiles a policy set.
 func New(s *policy.Set) (*Set, error) {
-	c := &Set{Set: *s, Wide: s.Bans != nil || s.HasCandidate(),
+	c := &Set{Set: *s, Wide: s.Bans != nil,
 		Fallback: &Route{Route: policy.Route{Cost: 1}}}
 	patterns := make([]route.Pattern, len(s.Routes))
 	for i, r := range s.Routes {

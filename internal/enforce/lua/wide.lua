@@ -1,4 +1,4 @@
--- Tail of the check if the policy set has bans or candidates, or if the call's route has
+-- Tail of the check if the policy set has bans, or if the call's route has
 -- limits on each caller or is restricted. It takes the cost from the caller's limits and
 -- the route's, or from none, and bans callers that keep calling. find.lua precedes this
 -- text. All keys are in one slot. Integers are big-endian, times microseconds since 1970.
@@ -7,7 +7,6 @@
 -- KEYS[4]  the caller's ban: 1 byte level, 7 bytes until
 -- KEYS[5]  the caller's denials that count towards the next ban
 -- KEYS[6]  the caller's state under the route
--- KEYS[7]  the caller's state under the candidate
 -- ARGV[1…4]  see find.lua
 -- ARGV[5]  program that counts denials; empty without bans
 -- ARGV[6]  length of the first ban, microseconds; empty without bans
@@ -17,10 +16,8 @@
 --
 -- Returns what find.lua returns, but in place of 'D':
 --   'W'  public; 2 bytes length and decision of the plan or override, empty if its mode
---        is off; 2 bytes length and decision of the route, empty without its limits;
---        decision of the candidate, empty without one. The candidate counts every call,
---        as if it were enforced
---   'O'  7 bytes now, public      all three are empty
+--        is off; decision of the route, empty without its limits
+--   'O'  7 bytes now, public      both are empty
 local function passes(reply)
   return byte(reply) % 2 == 1
 end
@@ -41,7 +38,7 @@ local function saved(name)
 end
 local before, left
 if route ~= '' then before, left = saved(key) end
-local own, routed, candidate = '', '', ''
+local own, routed = '', ''
 if not off or counted ~= '' then own = step(key, prog, cost, 0, counted) end
 if off then own = '' end
 local denied = enforced and not passes(own)
@@ -66,9 +63,6 @@ if route ~= '' then
     denied = true
   end
 end
-if source == '\0' and #entry > ends then
-  candidate = step(KEYS[7], sub(entry, ends + 4), cost, 0)
-end
 if denied and ARGV[5] ~= '' and cost > 0 and not passes(step(KEYS[5], ARGV[5], 1, 0)) then
   level = math.min(level + 1, 60)
   local longest = tonumber(ARGV[7])
@@ -78,7 +72,7 @@ if denied and ARGV[5] ~= '' and cost > 0 and not passes(step(KEYS[5], ARGV[5], 1
   call('DEL', KEYS[5])
   return 'B' .. sub(ban, 2, 8) .. pack('>I7', now) .. public
 end
-if own == '' and routed == '' and candidate == '' then
+if own == '' and routed == '' then
   return 'O' .. pack('>I7', now) .. public
 end
-return 'W' .. public .. pack('>I2', #own) .. own .. pack('>I2', #routed) .. routed .. candidate
+return 'W' .. public .. pack('>I2', #own) .. own .. routed

@@ -26,7 +26,6 @@ type State int
 const (
 	Key State = iota
 	Route
-	Candidate
 	IP
 	RouteIP
 	Global
@@ -37,8 +36,8 @@ const (
 	firstShared = IP
 )
 
-var scopes = [states]string{policy.ScopeKey, policy.ScopeRoute, "candidate", policy.ScopeIP,
-	policy.ScopeRouteIP, policy.ScopeGlobal, policy.ScopeRouteAll, policy.ScopeGroup}
+var scopes = [states]string{policy.ScopeKey, policy.ScopeRoute, policy.ScopeIP, policy.ScopeRouteIP,
+	policy.ScopeGlobal, policy.ScopeRouteAll, policy.ScopeGroup}
 
 // StateOf returns the state for limits of a scope. It panics for an unknown scope.
 func StateOf(scope string) State {

@@ -46,7 +46,7 @@ func fullPolicySet() policy.Set {
 	perHour := func(n int64) []limiter.Limit { return []limiter.Limit{{Requests: n, Window: time.Hour}} }
 	return policy.Set{
 		Plans: []policy.Plan{{
-			Name: "free", Candidate: perHour(1), Limits: []limiter.Limit{
+			Name: "free", Limits: []limiter.Limit{
 				{Requests: 2, Window: time.Minute},
 				{Requests: 5, Window: time.Hour, Algorithm: limiter.Counter},
 				{Requests: 9, Window: time.Hour, Algorithm: limiter.TokenBucket},

@@ -9,8 +9,8 @@
 // many. Read lists entries, newest first, an hour at a time: of one caller from one
 // bucket, of all callers from the 256 buckets.
 //
-// A second log of the same form and bounds has the calls that passed and that a limit on
-// trial, in shadow mode or of a candidate, would have denied. It has keys of its own, so
+// A second log of the same form and bounds has the calls that passed and that a limit in
+// shadow mode would have denied. It has keys of its own, so
 // a flood in one log takes no room in the other.
 package denylog
 
@@ -26,7 +26,7 @@ import (
 	"tidegate/internal/cause"
 )
 
-// Denial says why a call was denied, or would have been by a limit on trial. Texts are
+// Denial says why a call was denied, or would have been by a limit in shadow mode. Texts are
 // cut at 200 bytes, Request at 48.
 type Denial struct {
 	Cause      cause.Cause

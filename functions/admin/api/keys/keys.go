@@ -238,7 +238,7 @@ type (
 		Group  string `query:"group" maxLength:"64" doc:"Only keys of this group"`
 		Tag    string `query:"tag" maxLength:"50" doc:"Only keys that have this tag"`
 		State  string `query:"state" enum:"overridden,blocked,near,shadow,banned,expiring,revoked,unreadable" doc:"Only keys in this state; banned, blocked and near are not sorted by name"`
-		Order  string `query:"order" enum:"name,closest,busiest,blocked,would-block,used" default:"name" doc:"closest: the keys whose limits, with those of groups and route rules, are used up most, on one page. busiest, blocked and would-block: the keys among the 64 callers with the most calls, denials, or calls that shadow or candidate limits would have denied, of the last hour, on one page. used: keys that called in the last 24 hours, latest first"`
+		Order  string `query:"order" enum:"name,closest,busiest,blocked,would-block,used" default:"name" doc:"closest: the keys whose limits, with those of groups and route rules, are used up most, on one page. busiest, blocked and would-block: the keys among the 64 callers with the most calls, denials, or calls that limits in shadow mode would have denied, of the last hour, on one page. used: keys that called in the last 24 hours, latest first"`
 		rest.Paging
 	}
 	keysOutput struct {

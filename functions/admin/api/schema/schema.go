@@ -16,17 +16,16 @@ import (
 
 // Counts are numbers of calls.
 type Counts struct {
-	Allowed         int64 `json:"allowed"`
-	Denied          int64 `json:"denied"`
-	ShadowDenied    int64 `json:"shadowDenied" doc:"Calls that a limit in shadow mode would have denied"`
-	CandidateDenied int64 `json:"candidateDenied" doc:"Calls that a candidate limit would have denied"`
-	Degraded        int64 `json:"degraded" doc:"Calls decided while Valkey was unavailable"`
-	Cost            int64 `json:"cost" doc:"Total cost of the allowed calls"`
+	Allowed      int64 `json:"allowed"`
+	Denied       int64 `json:"denied"`
+	ShadowDenied int64 `json:"shadowDenied" doc:"Calls that a limit in shadow mode would have denied"`
+	Degraded     int64 `json:"degraded" doc:"Calls decided while Valkey was unavailable"`
+	Cost         int64 `json:"cost" doc:"Total cost of the allowed calls"`
 }
 
 // CountsOf converts counts.
 func CountsOf(c usage.Counts) Counts {
-	return Counts{c.Allowed, c.Denied, c.ShadowDenied, c.CandidateDenied, c.Degraded, c.Cost}
+	return Counts{c.Allowed, c.Denied, c.ShadowDenied, c.Degraded, c.Cost}
 }
 
 // Actor is who made a change.

@@ -15,12 +15,11 @@ import (
 // maxTrialEdits is how many edits of the policy a search for the begin of a trial reads.
 const maxTrialEdits = 20
 
-// TrialSince returns since when the limits of a plan that deny nothing, its candidate and
-// those in shadow mode, are as they are: the time of the edit that made them, or of the
+// TrialSince returns since when the limits of a plan in shadow mode are as they are: the time of the edit that made them, or of the
 // oldest edit that was read, or the begin of counts by minute. It is zero if the plan has
 // no such limits.
 func (c *Changes) TrialSince(ctx context.Context, p policy.Plan) (time.Time, error) {
-	if len(p.Candidate) == 0 && len(ShadowLimits(p)) == 0 {
+	if len(ShadowLimits(p)) == 0 {
 		return time.Time{}, nil
 	}
 	since := time.Now().Add(-usage.MinutesKept + time.Minute)
@@ -43,9 +42,8 @@ func (c *Changes) TrialSince(ctx context.Context, p policy.Plan) (time.Time, err
 }
 
 func sameTrial(a, b policy.Plan) bool {
-	return slices.Equal(a.Candidate, b.Candidate) &&
-		(len(ShadowLimits(a)) == 0 && len(ShadowLimits(b)) == 0 ||
-			a.Mode == b.Mode && slices.Equal(a.Limits, b.Limits))
+	return len(ShadowLimits(a)) == 0 && len(ShadowLimits(b)) == 0 ||
+		a.Mode == b.Mode && slices.Equal(a.Limits, b.Limits)
 }
 
 // ShadowLimits returns the limits of a plan that calls may exceed without being denied.

@@ -55,7 +55,7 @@ var causeTexts = map[cause.Cause]string{
 	cause.Revoked: "Revoked key", cause.Expired: "Expired key", cause.OldSecret: "Previous secret",
 	cause.Address: "Refused address", cause.Access: "No access",
 	cause.Limit: "Over limit", cause.Ban: "Banned", cause.Unavailable: "Unavailable",
-	cause.Shadow: "Would block: shadow", cause.Candidate: "Would block: candidate",
+	cause.Shadow: "Would block: shadow",
 }
 
 func (d *Pages) showDenials(w http.ResponseWriter, r *http.Request) error {
@@ -77,7 +77,7 @@ func (d *Pages) showDenials(w http.ResponseWriter, r *http.Request) error {
 	p.OnTrial, p.Logs = f.OnTrial, f.logs(path)
 	if f.OnTrial {
 		p.Empty = templates.Empty{Heading: "No limit would block",
-			Advice: "No limit in shadow mode and no candidate would have denied a matching call."}
+			Advice: "No limit in shadow mode would have denied a matching call."}
 	}
 	p.Page.Chart = d.ChartScript()
 	if f.problem != "" {

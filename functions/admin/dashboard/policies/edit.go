@@ -74,8 +74,7 @@ type edit struct {
 	preview  *templates.Preview
 	warnings []string // to confirm before the save
 	values   url.Values
-	plan     int  // number of the edited plan; 0 for none
-	promotes bool // the candidate of the plan
+	plan     int // number of the edited plan; 0 for none
 }
 
 // errorCount returns the number of fields with an error.
@@ -301,12 +300,6 @@ func (d *pages) renderEdit(
 		p, _ := set.PlanByNumber(e.plan)
 		cancel = d.planPath(e.plan)
 		trail = append(trail, templates.Choice{Text: page.Clip(p.Name, page.MaxName), Address: cancel})
-	}
-	if e.promotes {
-		var err error
-		if f.Effects, err = d.trialEffects(r, set, e.plan); err != nil {
-			return page.Failed("read use", err)
-		}
 	}
 	f.Action, f.Error, f.Errors = d.Path(e.path), e.problem, e.errorCount()
 	f.Hidden = append(f.Hidden, templates.Hidden{Name: "version", Value: strconv.FormatInt(e.version, 10)})

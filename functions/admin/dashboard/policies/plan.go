@@ -19,16 +19,15 @@ import (
 
 // planForm creates or edits a plan.
 type planForm struct {
-	number    int // 0 for a new plan
-	row       int // index of the plan in the set that apply changed
-	name      form.Input
-	mode      form.Input
-	degraded  form.Input
-	share     form.Input
-	allow     form.Input // routes
-	limits    form.LimitList
-	perGroup  form.LimitList
-	candidate form.LimitList
+	number   int // 0 for a new plan
+	row      int // index of the plan in the set that apply changed
+	name     form.Input
+	mode     form.Input
+	degraded form.Input
+	share    form.Input
+	allow    form.Input // routes
+	limits   form.LimitList
+	perGroup form.LimitList
 }
 
 // planEdit returns the edit of the plan in the path, or of a new plan if the path has
@@ -37,7 +36,6 @@ func (d *pages) planEdit(r *http.Request) (edit, bool) {
 	f := &planForm{
 		mode: form.Input{Text: string(policy.Enforce)}, degraded: form.Input{Text: string(policy.Closed)},
 		limits: form.NewLimitList("limits", nil), perGroup: form.NewLimitList("perGroup", nil),
-		candidate: form.NewLimitList("candidate", nil),
 	}
 	if r.PathValue("number") == "" {
 		return edit{form: f, path: "/policies/plans/new"}, true
@@ -70,7 +68,7 @@ func (f *planForm) fields() form.Table {
 }
 
 func (f *planForm) lists() []*form.LimitList {
-	return []*form.LimitList{&f.limits, &f.perGroup, &f.candidate}
+	return []*form.LimitList{&f.limits, &f.perGroup}
 }
 
 func (f *planForm) fill(set *policy.Set) bool {
@@ -87,7 +85,6 @@ func (f *planForm) fill(set *policy.Set) bool {
 	f.allow = form.RoutesInput(p.Allow)
 	f.limits = form.NewLimitList("limits", p.Limits)
 	f.perGroup = form.NewLimitList("perGroup", p.PerGroup)
-	f.candidate = form.NewLimitList("candidate", p.Candidate)
 	return exists
 }
 
@@ -101,7 +98,7 @@ func (f *planForm) apply(next *policy.Set) bool {
 	p := policy.Plan{
 		Number: f.number, Name: strings.TrimSpace(f.name.Text), Mode: policy.Mode(f.mode.Text),
 		Degraded: policy.Degraded(f.degraded.Text),
-		Limits:   f.limits.Limits(), PerGroup: f.perGroup.Limits(), Candidate: f.candidate.Limits(),
+		Limits:   f.limits.Limits(), PerGroup: f.perGroup.Limits(),
 		Allow: f.allow.Routes(),
 	}
 	if p.Degraded == policy.Local {
@@ -160,7 +157,6 @@ func (f *planForm) view(*policy.Set) templates.Form {
 		Lists: []templates.LimitList{
 			f.limits.View("Limits", "A call passes only if all of these have room."),
 			form.Rare(f.perGroup.View("Limits per group", "All keys of a group share these.")),
-			form.Rare(f.candidate.View("Candidate", "Counted on every call, never enforced.")),
 		},
 		Rare: []templates.RareFields{{Summary: "Routes", Fields: []templates.FormField{
 			form.RoutesField("One per line. If set, calls to other routes get 401.", f.allow),
@@ -213,43 +209,17 @@ func (c *confirmation) view(*policy.Set) templates.Form {
 
 func (c *confirmation) done() string { return c.message }
 
-// planAction returns the edit of an action in the path: promote or drop the candidate of
-// a plan, or delete the plan.
-func planAction(r *http.Request) (edit, bool) {
-	number, action := planNumber(r), r.PathValue("action")
-	c := &confirmation{}
+// planDeletion returns the edit that deletes the plan in the path.
+func planDeletion(r *http.Request) (edit, bool) {
+	number := planNumber(r)
+	c := &confirmation{title: "Delete the plan", submit: "Delete", message: "Plan deleted.", danger: true}
 	c.find = func(set *policy.Set) (string, []string, bool) {
 		p, exists := set.PlanByNumber(number)
-		if action == "delete" {
-			return p.Name, []string{policydoc.LimitsText(p.Limits) + "."}, exists
-		}
-		return p.Name, []string{
-			"In force: " + policydoc.LimitsText(p.Limits) + ".",
-			"Candidate: " + policydoc.LimitsText(p.Candidate) + ".",
-		}, len(p.Candidate) > 0
+		return p.Name, []string{policydoc.LimitsText(p.Limits) + "."}, exists
 	}
-	switch action {
-	case "promote":
-		c.title, c.submit = "Promote the candidate of", "Promote"
-		c.message = "Candidate promoted."
-		c.change = func(next *policy.Set) {
-			p := &next.Plans[planIndex(next, number)]
-			p.Limits, p.Candidate = p.Candidate, nil
-		}
-	case "drop":
-		c.title, c.submit = "Drop the candidate of", "Drop"
-		c.message = "Candidate dropped."
-		c.change = func(next *policy.Set) { next.Plans[planIndex(next, number)].Candidate = nil }
-	case "delete":
-		c.title, c.submit, c.danger = "Delete the plan", "Delete", true
-		c.message = "Plan deleted."
-		c.change = func(next *policy.Set) {
-			i := planIndex(next, number)
-			next.Plans = slices.Delete(next.Plans, i, i+1)
-		}
-	default:
-		return edit{}, false
+	c.change = func(next *policy.Set) {
+		i := planIndex(next, number)
+		next.Plans = slices.Delete(next.Plans, i, i+1)
 	}
-	return edit{form: c, plan: number, promotes: action == "promote",
-		path: fmt.Sprintf("/policies/plans/%d/%s", number, action)}, true
+	return edit{form: c, plan: number, path: fmt.Sprintf("/policies/plans/%d/delete", number)}, true
 }

@@ -14,6 +14,7 @@ import (
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/functions/admin/policydoc"
+	"tidegate/internal/cause"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
@@ -64,7 +65,7 @@ func (d *pages) planPage(r *http.Request, p policy.Plan, use app.PlanUse, since 
 		Page: d.Page(r, "Plan "+name), Name: name, Live: d.Live(r, at, nil, time.Now()),
 		Trail:   []templates.Choice{{Text: "Policies", Address: d.Path("/policies")}},
 		Figures: planFigures(use, keys, all), Facts: d.planFacts(p), Limits: d.planLimits(p, use.Keys),
-		Trials: d.trials(r, p, use.Keys, since),
+		Shadow: d.shadow(p, use.Keys, since),
 		All:    templates.Choice{Text: "All keys of this plan (" + page.Number(keys) + ")", Address: all},
 	}
 	v.Live.Outage = wording.Outage([]policy.Plan{p})
@@ -174,82 +175,47 @@ func (d *pages) planKeyRow(k app.PlanKey) templates.PlanKey {
 		Calls: page.Number(k.Calls.Calls()), Blocked: page.Number(k.Calls.Denied)}
 }
 
-// trials describes what the candidate of a plan and its limits in shadow mode would have
-// blocked since a time.
-func (d *pages) trials(r *http.Request, p policy.Plan, keys []app.PlanKey,
-	since time.Time) []templates.Trial {
-	var all []templates.Trial
-	if len(p.Candidate) > 0 {
-		t := d.trial(keys, since, func(c usage.Counts) int64 { return c.CandidateDenied })
-		t.ID, t.Heading, t.Limits = "candidate", "Candidate", policydoc.Each(p.Candidate)
-		if page.CanEdit(r) {
-			at := d.planPath(p.Number)
-			t.Actions = []templates.Choice{{Text: "Promote", Address: at + "/promote", Current: true},
-				{Text: "Drop", Address: at + "/drop"}}
-		}
-		all = append(all, d.linked(t, p.Name))
+// shadow describes what the limits of a plan in shadow mode would have blocked since a
+// time; nil if it has none.
+func (d *pages) shadow(p policy.Plan, keys []app.PlanKey, since time.Time) *templates.Trial {
+	limits := changes.ShadowLimits(p)
+	if len(limits) == 0 {
+		return nil
 	}
-	if shadow := changes.ShadowLimits(p); len(shadow) > 0 {
-		t := d.trial(keys, since, func(c usage.Counts) int64 { return c.ShadowDenied })
-		t.ID, t.Heading, t.Limits = "shadow", "Limits in shadow mode", policydoc.Each(shadow)
-		all = append(all, d.linked(t, p.Name))
-	}
-	return all
+	t := d.trial(keys, since)
+	t.Limits = policydoc.Each(limits)
+	t.Denials = page.Address(d.Path("/denials"), url.Values{"cause": {cause.Shadow.String()},
+		"plan": {p.Name}})
+	return &t
 }
 
-// linked adds the address of the calls of a plan that a trial would have denied. Its id
-// is the name of their cause.
-func (d *pages) linked(t templates.Trial, plan string) templates.Trial {
-	t.Denials = page.Address(d.Path("/denials"), url.Values{"cause": {t.ID}, "plan": {plan}})
-	return t
-}
-
-// trial counts what limits would have blocked of the calls of keys since a time.
-func (d *pages) trial(keys []app.PlanKey, since time.Time, would func(usage.Counts) int64) templates.Trial {
+// trial counts what limits in shadow mode would have blocked of the calls of keys since a
+// time.
+func (d *pages) trial(keys []app.PlanKey, since time.Time) templates.Trial {
 	var t templates.Trial
 	var sum usage.Counts
 	keys = slices.Clone(keys)
 	slices.SortStableFunc(keys, func(a, b app.PlanKey) int {
-		return cmp.Compare(would(b.Trial), would(a.Trial))
+		return cmp.Compare(b.Trial.ShadowDenied, a.Trial.ShadowDenied)
 	})
 	hit, newly := 0, 0
 	for _, k := range keys {
 		sum = sum.Plus(k.Trial)
-		if would(k.Trial) == 0 {
+		if k.Trial.ShadowDenied == 0 {
 			continue
 		}
 		if hit++; hit <= trialKeysShown {
 			t.Keys = append(t.Keys, templates.TrialKey{Key: d.keyLink(k.Subject),
-				Would: page.Number(would(k.Trial)), Calls: page.Number(k.Trial.Calls())})
+				Would: page.Number(k.Trial.ShadowDenied), Calls: page.Number(k.Trial.Calls())})
 		}
 		if k.Trial.Denied == 0 {
 			newly++
 		}
 	}
 	t.Result = "Since " + page.Instant(since.Truncate(time.Minute)).Text + ": would have blocked " +
-		page.Number(would(sum)) + " of " + page.Number(sum.Calls()) + " calls, of " +
+		page.Number(sum.ShadowDenied) + " of " + page.Number(sum.Calls()) + " calls, of " +
 		app.KeyCount(int64(hit)) + "; " + page.Number(int64(newly)) + " newly blocked."
 	return t
-}
-
-// trialEffects returns the measured result of a plan's candidate, for the page that promotes
-// it.
-func (d *pages) trialEffects(r *http.Request, set *policy.Set, number int) ([]string, error) {
-	p, _ := set.PlanByNumber(number)
-	since, err := d.TrialSince(r.Context(), p)
-	if err != nil {
-		return nil, err
-	}
-	use, err := d.keys.PlanUse(r.Context(), set, number, since)
-	if err != nil {
-		return nil, err
-	}
-	t := d.trial(use.Keys, since, func(c usage.Counts) int64 { return c.CandidateDenied })
-	notes := []string{t.Result}
-	for _, k := range t.Keys {
-		notes = append(notes, k.Key.Text+": "+k.Would+" of "+k.Calls+" calls")
-	}
-	return notes, nil
 }
 
 // addPlanEffects adds to the preview of a plan how many keys have the plan, and what its
@@ -276,7 +242,7 @@ func (d *pages) addPlanEffects(r *http.Request, set *policy.Set, e edit) error {
 	if err != nil {
 		return err
 	}
-	t := d.trial(use.Keys, since, func(c usage.Counts) int64 { return c.ShadowDenied })
+	t := d.trial(use.Keys, since)
 	e.preview.Effects = append(e.preview.Effects, "Limits in shadow mode: "+t.Result)
 	for _, k := range t.Keys {
 		e.preview.Effects = append(e.preview.Effects, k.Key.Text+": "+k.Would+" of "+k.Calls+" calls")

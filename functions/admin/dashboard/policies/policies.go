@@ -55,8 +55,8 @@ func Routes(
 		{Pattern: "GET /policies/plans/{number}/edit", Role: auth.Editor, Handle: d.show(d.planEdit)},
 		{Pattern: "POST /policies/plans/{number}/edit", Role: auth.Editor, Handle: d.save(d.planEdit),
 			Resumes: true, Deadline: auth.Slow},
-		{Pattern: "GET /policies/plans/{number}/{action}", Role: auth.Editor, Handle: d.show(planAction)},
-		{Pattern: "POST /policies/plans/{number}/{action}", Role: auth.Editor, Handle: d.save(planAction),
+		{Pattern: "GET /policies/plans/{number}/delete", Role: auth.Editor, Handle: d.show(planDeletion)},
+		{Pattern: "POST /policies/plans/{number}/delete", Role: auth.Editor, Handle: d.save(planDeletion),
 			Resumes: true, Deadline: auth.Slow},
 		{Pattern: "GET /policies/rules/new", Role: auth.Editor, Handle: d.show(ruleEdit)},
 		{Pattern: "POST /policies/rules", Role: auth.Editor, Handle: d.save(ruleEdit),
@@ -122,7 +122,6 @@ func (d *pages) planRow(r *http.Request, p policy.Plan, keys int64) templates.Pl
 		Mode:     policydoc.ModeText(p.Mode),
 		Degraded: policydoc.DegradedText(p),
 		Keys:     page.Number(keys), KeysLink: d.Path("/keys?plan=" + strconv.Itoa(p.Number)),
-		Candidate: policydoc.Each(p.Candidate),
 	}
 	for _, l := range p.PerGroup {
 		row.Limits = append(row.Limits, "Each group: "+policydoc.LimitText(l))
@@ -137,9 +136,6 @@ func (d *pages) planRow(r *http.Request, p policy.Plan, keys int64) templates.Pl
 	row.Create = d.Path("/keys/new?plan=" + url.QueryEscape(p.Name))
 	if keys == 0 {
 		row.Delete = at + "/delete"
-	}
-	if len(p.Candidate) > 0 {
-		row.Promote, row.Drop = at+"/promote", at+"/drop"
 	}
 	return row
 }
