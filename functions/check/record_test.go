@@ -231,7 +231,7 @@ func TestDenialLogHasEveryDenial(t *testing.T) {
 func TestTrialBelowTheCost(t *testing.T) {
 	f := newFunction(t, policy.Plan{Name: "free", Limits: perHour(50)})
 	secret := f.key(t, "free")
-	override := &policy.Override{Reason: "shadow", Mode: policy.Enforce, Limits: []limiter.Limit{
+	override := &policy.Override{Reason: "shadow", Limits: []limiter.Limit{
 		{Requests: 50, Window: time.Hour}, {Requests: 2, Window: time.Hour, Shadow: true}}}
 	if _, err := registrytest.Override(t.Context(), f.set, secret.ID(), 1, override, tester); err != nil {
 		t.Fatal(err)
@@ -384,7 +384,7 @@ func TestImpossibleCallsAreLoggedOnceAMinute(t *testing.T) {
 		s.Routes = []policy.Route{{Name: "report", Cost: 1, Pattern: route.Pattern{Path: "/reports"}}}
 	})
 	secret := f.key(t, "many")
-	override := &policy.Override{Limits: perHour(2), Mode: policy.Enforce, Reason: "small"}
+	override := &policy.Override{Limits: perHour(2), Reason: "small"}
 	if _, err := registrytest.Override(t.Context(), f.set, secret.ID(), 1, override, tester); err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,7 @@ func (c *callers) localLimits(k *caller, plan policy.Plan, cost int64,
 	if cost == 0 {
 		return nil
 	}
-	if group := k.facts.group; group != "" && len(plan.PerGroup) > 0 && plan.Mode != policy.Off {
+	if group := k.facts.group; group != "" && len(plan.PerGroup) > 0 {
 		rules = append(rules, enforce.RuleLimits{
 			State: keyspace.Of(policy.GroupID(group), policy.GroupState(plan.Number)),
 			Scope: policy.ScopeGroup, Mode: policy.OrEnforce(plan.Mode), Limits: plan.PerGroup,

@@ -362,10 +362,6 @@ func TestGroupsWithoutValkey(t *testing.T) {
 	p.expect(t, known("three", "free", "zebra"), secret, costOne, "yyyn")
 	p.expect(t, known("four", "free", ""), secret, costOne, "yyyn")
 	p.expect(t, known("five", "pro", "acme"), secret, costOne, "yn")
-	p.set.Plans[0].Mode = policy.Off
-	if last := p.expect(t, two, secret, costOne, "yy"); len(last.Limits) != 1 {
-		t.Errorf("plan in mode off: got %+v, want the caller's own limit alone", last)
-	}
 }
 
 // A caller over its own share never touches a shared limit.

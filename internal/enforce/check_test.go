@@ -18,6 +18,7 @@ import (
 	"tidegate/internal/policyset"
 	"tidegate/internal/route"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -43,7 +44,7 @@ func scopes(c Result) string {
 	return strings.Join(words, " ")
 }
 
-// Mode shadow counts calls and reports denials, but denies none. Mode off does not count.
+// Mode shadow counts calls and reports denials, but denies none.
 func TestModes(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(1)...)
@@ -53,11 +54,22 @@ func TestModes(t *testing.T) {
 			c.RetryAfter() != 0 {
 			t.Errorf("shadow: got %s, want an allowed call that would be denied", describe(c))
 		}
-		w.save(t, func(s *policy.Set) { s.Plans[0].Mode = policy.Off })
-		if c := w.expect(t, call(secret), "yyy"); !c.WouldAllow || len(c.Limits) != 0 {
-			t.Errorf("off: got %s, want no limits", describe(c))
-		}
 		w.save(t, func(s *policy.Set) { s.Plans[0].Mode = policy.Enforce })
+		w.expect(t, call(secret), "n")
+	})
+}
+
+// Calls above an override in shadow mode pass, and the plan's limits count them.
+func TestOverrideInShadowForgetsNothing(t *testing.T) {
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(2)...)
+		k, secret := w.create(t, "watched", "free")
+		limit := perMinute(1)
+		limit[0].Shadow = true
+		k = must(registrytest.Override(t.Context(), w, k.ID, k.Version,
+			&policy.Override{Limits: limit, Reason: "watch"}, byTest))
+		w.expect(t, call(secret), "yyy")
+		must(registrytest.Override(t.Context(), w, k.ID, k.Version, nil, byTest))
 		w.expect(t, call(secret), "n")
 	})
 }

@@ -37,7 +37,7 @@ var (
 	historyAddresses = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"),
 		netip.MustParseAddr("2001:db8::9")}
 	historyModes = rapid.SampledFrom([]policy.Mode{"", policy.Enforce, policy.Enforce, policy.Enforce,
-		policy.Shadow, policy.Off})
+		policy.Shadow})
 	historyWindows = rapid.SampledFrom([]time.Duration{time.Minute, 10 * time.Minute, time.Hour})
 )
 
@@ -169,8 +169,7 @@ func (h *history) drawLater() time.Time {
 }
 
 func (h *history) drawOverride() policy.Override {
-	o := policy.Override{Mode: historyModes.Draw(h.t, "mode"), Limits: drawLimits(h.t), Until: h.drawLater(),
-		Reason: "history"}
+	o := policy.Override{Limits: drawOptional(h.t, 8), Until: h.drawLater(), Reason: "history"}
 	if rapid.Bool().Draw(h.t, "without end") {
 		o.Until = time.Time{}
 	}

@@ -160,7 +160,7 @@ func (c *Checker) explainSteps(ctx context.Context, e *Explanation, steps []expl
 // ownSteps lists the steps that a check would make on the caller's own limits.
 func (e *Explanation) ownSteps(call Call, rule *compiled.Route) ([]explainedStep, error) {
 	var steps []explainedStep
-	if e.Effective.Mode != policy.Off && len(e.Effective.Limits) > 0 {
+	if len(e.Effective.Limits) > 0 {
 		program, err := limiter.Compile(e.Effective.Limits, e.Result.Now)
 		if err != nil {
 			return nil, fmt.Errorf("enforce: explain: %w", err)

@@ -19,8 +19,9 @@ type taken struct {
 	program limiter.Program
 	counted limiter.Program // of limits that only count; empty for none
 	at      time.Time       // server time
+	scope   string          // of its limits
 	first   int32           // index of its first limit in Result.Limits
-	count   int32           // number of its limits
+	count   int32           // number of its limits; 0 if they only count
 }
 
 // giveBackTime is the least time allowed for giving back, even if the call's own deadline

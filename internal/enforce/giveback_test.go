@@ -148,12 +148,13 @@ func (w *world) readExpiring(t *testing.T, name string) expiringValue {
 	return expiringValue{value, time.Duration(left) * time.Millisecond}
 }
 
-// The limits of a route apply also if the plan's mode is off.
-func TestRouteLimitsApplyWhenPlanIsOff(t *testing.T) {
+// The limits of a route apply also under an override without limits.
+func TestRouteLimitsApplyWithoutLimitsOfThePlan(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(1)...)
-		_, secret := w.create(t, "caller", "free")
-		w.save(t, func(s *policy.Set) { s.Plans[0].Mode, s.Routes = policy.Off, orders(1, perMinute(2)...) })
+		k, secret := w.create(t, "caller", "free")
+		must(registrytest.Override(t.Context(), w, k.ID, k.Version, &policy.Override{Reason: "x"}, byTest))
+		w.save(t, func(s *policy.Set) { s.Routes = orders(1, perMinute(2)...) })
 		if c := w.expect(t, call(secret), "yyn"); len(c.Limits) != 1 ||
 			c.Limits[0].Scope != policy.ScopeRoute {
 			t.Errorf("got %s, want the route's limit alone", describe(c))

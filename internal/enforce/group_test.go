@@ -77,15 +77,11 @@ func TestGroups(t *testing.T) {
 		w.expect(t, call(namesake), "yyyyn")
 		w.expect(t, call(alone), "yyyyn")
 		must(registrytest.Override(t.Context(), w, one.ID, one.Version,
-			&policy.Override{Mode: policy.Off, Reason: "x"}, byTest))
+			&policy.Override{Reason: "x"}, byTest))
 		w.expect(t, call(first), "nn")
 		w.save(t, func(s *policy.Set) { s.Plans[0].Mode = policy.Shadow })
 		if c := w.expect(t, call(second), "y"); c.WouldAllow || scopes(c) != "key:1 group:0" {
 			t.Errorf("shadow mode: got %s, WouldAllow %t, want key:1 group:0, false", scopes(c), c.WouldAllow)
-		}
-		w.save(t, func(s *policy.Set) { s.Plans[0].Mode = policy.Off })
-		if c := w.expect(t, call(second), "y"); len(c.Limits) != 0 {
-			t.Errorf("mode off: got %s, want no limits", scopes(c))
 		}
 	})
 }

@@ -39,7 +39,7 @@ func TestOverrideOfAGroup(t *testing.T) {
 		if c := w.expect(t, call(first), "yn"); source(c) != "plan key:0" { // 3 were
 			t.Errorf("after its end: got %s, want plan key:0", source(c))
 		}
-		override(policy.Override{Mode: policy.Off, Reason: "a launch"})
+		override(policy.Override{Reason: "a launch"})
 		w.expect(t, call(first), "yyyyy")
 		own := &policy.Override{Limits: perMinute(1), Until: time.Now().Add(time.Hour), Reason: "x"}
 		one = must(registrytest.Override(t.Context(), w, one.ID, one.Version, own, byTest))

@@ -246,7 +246,7 @@ func (o *oracle) allowedLately(id string, rule policy.Route) bool {
 // that of the route's limits on it, if any.
 func (o *oracle) recentKeys(id string, rule policy.Route) []string {
 	names := []string{fmt.Sprintf("%d %s", o.env, id)}
-	if len(rule.PerKey) > 0 && rule.Mode != policy.Off {
+	if len(rule.PerKey) > 0 {
 		names = append(names, names[0]+" "+rule.Name)
 	}
 	return names
@@ -312,18 +312,15 @@ func (o *oracle) own(id, path string, rule policy.Route, free bool) (own []state
 	}
 	e, _ := o.set.Effective(k, o.now)
 	step := limiter.Step{Now: o.now, Limits: e.Limits, Cost: cost}
-	if e.Source != "plan" && e.Plan.Mode != policy.Off {
+	if e.Source != "plan" {
 		step.Counted = e.Plan.Limits // the plan's limits go on counting
-	}
-	if e.Mode == policy.Off {
-		step.Limits = nil
 	}
 	if len(step.Limits)+len(step.Counted) > 0 {
 		name := keyspace.State(id)
 		own = append(own, stateDecision{name, policy.ScopeKey, policy.OrEnforce(e.Mode), cost,
 			o.step(name, step)})
 	}
-	if len(rule.PerKey) > 0 && rule.Mode != policy.Off && cost > 0 {
+	if len(rule.PerKey) > 0 && cost > 0 {
 		own = append(own, o.decide(keyspace.Of(id, "s"+policy.RouteTag(rule.Name)), policy.ScopeRoute,
 			rule.Mode, rule.PerKey, cost))
 	}
@@ -377,7 +374,7 @@ func (o *oracle) shared(s *policy.Set, rule policy.Route, address netip.Addr) (o
 		{"global", "s", policy.ScopeGlobal, s.Global.Mode, s.Global.Limits},
 		{policy.RouteID(rule.Name), "s", policy.ScopeRouteAll, rule.Mode, rule.Shared},
 	} {
-		if len(shared.limits) == 0 || shared.mode == policy.Off {
+		if len(shared.limits) == 0 {
 			continue
 		}
 		name := keyspace.Of(shared.id, shared.what)
@@ -407,7 +404,7 @@ func opens(list []route.Pattern, path string) bool {
 func (o *oracle) groupOf(id string) keyGroup {
 	k := o.keys[id]
 	p, _ := o.set.Plan(k.Plan)
-	if k.Group == "" || len(p.PerGroup) == 0 || p.Mode == policy.Off {
+	if k.Group == "" || len(p.PerGroup) == 0 {
 		return keyGroup{}
 	}
 	return keyGroup{k.Group, p.Number}

@@ -60,7 +60,7 @@ func (c *Result) addDecision(scope string, mode policy.Mode, limits []limiter.Li
 		return fmt.Errorf("enforce: check: %w", err)
 	}
 	if d.Allowed && !c.free {
-		t.first, t.count = int32(len(c.Limits)), int32(len(d.Limits))
+		t.scope, t.first, t.count = scope, int32(len(c.Limits)), int32(len(d.Limits))
 		c.taken = append(c.taken, t)
 	}
 	c.Now = d.Now
@@ -127,11 +127,12 @@ func (c *Result) addOwn(active activeLimits, reply []byte, own step) error {
 		active.counted)
 }
 
-// addCounted adds what an override that switches limits off lets the plan's limits count.
+// addCounted adds what an override without limits lets the plan's limits count.
 func (c *Result) addCounted(active activeLimits, own step) {
 	if active.mode == policy.Off && len(active.counted) > 0 && c.Allowed && !c.free {
 		c.taken = append(c.taken,
-			taken{keys: own.keys[1:3], program: limiter.NoLimits, counted: active.counted, at: c.Now})
+			taken{keys: own.keys[1:3], program: limiter.NoLimits, counted: active.counted, at: c.Now,
+				scope: policy.ScopeKey})
 	}
 }
 
@@ -202,11 +203,8 @@ func (c *Checker) parsePublic(result *Result, set *compiled.Set, b []byte) (acti
 }
 
 // countedProgram returns the program of a plan's limits, which go on counting under an
-// override; empty if its mode is off.
+// override.
 func countedProgram(p policy.Plan) (limiter.Program, error) {
-	if p.Mode == policy.Off {
-		return nil, nil
-	}
 	program, err := limiter.Compile(p.Limits, time.Now())
 	if err != nil {
 		return nil, fmt.Errorf("enforce: %w", err)

@@ -36,7 +36,7 @@ func (c *Checker) reserved(result *Result, all []taken, call Call,
 	r := reservation.New(call.Subject, result.plan, result.Cost)
 	r.SettleMax, r.Rule = rule.SettleBound(r.Cost), rule.Tag
 	for _, t := range all {
-		state := reservation.StateOf(result.Limits[t.first].Scope)
+		state := reservation.StateOf(t.scope)
 		r.Took(state, t.at, t.spared(result))
 		if state == reservation.IP || state == reservation.RouteIP {
 			r.Network = c.subjects.Network(call.Network)

@@ -91,7 +91,7 @@ func (c *Checker) surveyedSteps(s *Survey, set *compiled.Set, k policy.Key) ([]s
 		}
 	}
 	add(set.Fallback, false, own...)
-	if plan := s.Effective.Plan; s.Effective.Override != nil && plan.Mode != policy.Off &&
+	if plan := s.Effective.Plan; s.Effective.Override != nil &&
 		len(plan.Limits) > 0 {
 		program, err := limiter.Compile(plan.Limits, s.Result.Now)
 		if err != nil {

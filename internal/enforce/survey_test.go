@@ -44,8 +44,6 @@ func surveyWorld(t *testing.T, w *world) {
 			{Name: "orders", Cost: 3, Pattern: route.Pattern{Path: "/orders"}, PerKey: perMinute(6),
 				PerIP: perMinute(50), Shared: perMinute(60)},
 			{Name: "unused", Cost: 1, Pattern: route.Pattern{Path: "/unused"}, Shared: perMinute(70)},
-			{Name: "off", Cost: 1, Pattern: route.Pattern{Path: "/off"}, PerKey: perMinute(5),
-				Mode: policy.Off},
 		}
 		s.PerIP = policy.Scope{Limits: perMinute(40)}
 		s.Global = policy.Scope{Limits: perMinute(100)}

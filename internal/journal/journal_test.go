@@ -32,7 +32,7 @@ func TestRestoreAfterLossOfAll(t *testing.T) {
 		until := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
 		ban := func(k *policy.Key) { k.Banned = until }
 		banned := must(w.keys.Update(t.Context(), rotated.ID, rotated.Version, "key.ban", byTest, ban))(t)
-		override := &policy.Override{Mode: policy.Off, Until: until, Reason: "load test"}
+		override := &policy.Override{Until: until, Reason: "load test"}
 		must(registrytest.Override(t.Context(), w.keys, banned.ID, banned.Version, override, byTest))(t)
 		must(registrytest.Revoke(t.Context(), w.keys, revoked.ID, revoked.Version, byTest))(t)
 		if err := w.keys.Delete(t.Context(), deleted.ID, byTest); err != nil {

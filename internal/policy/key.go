@@ -68,11 +68,10 @@ const (
 	Address Kind = "address" // by a client address; there is a record as for Token
 )
 
-// Override replaces the limits and the mode of a key's plan, or of the plans of a group's
-// keys.
+// Override replaces the limits of a key's plan, or of the plans of a group's keys. Without
+// limits it lifts them. The plan's go on counting.
 type Override struct {
-	Limits []limiter.Limit `json:"limits,omitempty"` // 1 to limiter.MaxLimits; none with mode Off
-	Mode   Mode            `json:"mode,omitempty"`
+	Limits []limiter.Limit `json:"limits,omitempty"` // up to limiter.MaxLimits
 	// end of the override; zero: none
 	Until  time.Time `json:"until,omitzero"`
 	Reason string    `json:"reason"` // 1 to 200 characters, for people
@@ -120,7 +119,11 @@ type Effective struct {
 func (s *Set) Effective(k Key, t time.Time) (Effective, bool) {
 	p, ok := s.EffectivePlan(k)
 	if o, source := s.OverrideOf(k, t); o != nil {
-		return Effective{o.Limits, OrEnforce(o.Mode), source, p, o}, true
+		mode := Enforce
+		if len(o.Limits) == 0 {
+			mode = Off
+		}
+		return Effective{o.Limits, mode, source, p, o}, true
 	}
 	return Effective{p.Limits, OrEnforce(p.Mode), "plan", p, nil}, ok
 }
@@ -184,15 +187,9 @@ const (
 )
 
 // Validate validates an edit of old, the zero Key for a new key, against the Set. It sets
-// PlanNumber, and the override's mode to Enforce if it is empty. It fails with an
-// *InvalidError. The plan and the override that old has pass: a save of the Set since may
+// PlanNumber. It fails with an *InvalidError. The plan and the override that old has pass: a save of the Set since may
 // have made them invalid, and the key must still be revoked.
 func (k *Key) Validate(set *Set, old Key) error {
-	if k.Override != nil {
-		o := *k.Override
-		o.Mode = OrEnforce(o.Mode)
-		k.Override = &o
-	}
 	var fields fieldErrors
 	fields.add("name", TextProblem(k.Name, MaxNameLen))
 	if k.Kind == APIKey && !apikey.ValidEnv(k.Env) {
@@ -233,8 +230,7 @@ func (o *Override) Validate(set *Set) error { return Invalid(o.errors("override.
 // errors returns the errors of an override; at is the place of its fields, with a final
 // dot.
 func (o *Override) errors(at string, set *Set) []FieldError {
-	fields := fieldErrors(limitErrors(at+"limits", o.Limits, o.Mode != Off))
-	fields.add(at+"mode", modeProblem(o.Mode))
+	fields := fieldErrors(limitErrors(at+"limits", o.Limits, false))
 	fields.add(at+"reason", TextProblem(o.Reason, MaxReasonLen))
 	fields.add(at+"until", TimeProblem(o.Until))
 	if len(fields) > 0 {

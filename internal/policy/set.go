@@ -222,11 +222,11 @@ func (d *Duration) UnmarshalText(text []byte) error {
 // Mode determines whether limits are counted and enforced.
 type Mode string
 
-// The modes. The zero value is Enforce.
+// The modes of lists of limits. The zero value is Enforce.
 const (
 	Enforce Mode = "enforce" // a denied call is denied
 	Shadow  Mode = "shadow"  // calls are counted and denials recorded, but every call passes
-	Off     Mode = "off"     // nothing is counted and every call passes
+	Off     Mode = "off"     // of an override without limits alone: every call passes
 )
 
 // OrEnforce returns the mode, or Enforce if it is empty.
@@ -235,6 +235,13 @@ func OrEnforce(m Mode) Mode {
 		return Enforce
 	}
 	return m
+}
+
+// DenyNothing reports whether limits with a mode deny no call: there are none, or all are
+// in shadow mode.
+func DenyNothing(mode Mode, limits []limiter.Limit) bool {
+	return mode == Shadow ||
+		!slices.ContainsFunc(limits, func(l limiter.Limit) bool { return !l.Shadow })
 }
 
 // Degraded determines how calls are decided while Valkey is unavailable. Whatever its

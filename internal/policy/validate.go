@@ -211,16 +211,22 @@ func allowErrors(field string, allow []route.Pattern) []FieldError {
 
 func modeProblem(m Mode) string {
 	switch m {
-	case "", Enforce, Shadow, Off:
+	case "", Enforce, Shadow:
 		return ""
+	case Off:
+		return "is off: leave out the limits, or give the key an override without limits"
 	}
-	return fmt.Sprintf("is %.20q: must be enforce, shadow or off", string(m))
+	return fmt.Sprintf("is %.20q: must be enforce or shadow", string(m))
 }
 
 // limitErrors validates a list of limits; field is its name.
 func limitErrors(field string, limits []limiter.Limit, required bool) []FieldError {
-	if len(limits) > limiter.MaxLimits || required && len(limits) == 0 {
-		return []FieldError{{field, fmt.Sprintf("%d given: must be 1 to %d", len(limits), limiter.MaxLimits)}}
+	least := 0
+	if required {
+		least = 1
+	}
+	if n := len(limits); n > limiter.MaxLimits || n < least {
+		return []FieldError{{field, fmt.Sprintf("%d given: must be %d to %d", len(limits), least, limiter.MaxLimits)}}
 	}
 	var fields []FieldError
 	for i, l := range limits {

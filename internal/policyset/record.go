@@ -78,7 +78,7 @@ func EncodeRecord(k policy.Key, s Secrets) ([]byte, error) {
 		Allow: k.Allow, Created: k.Created, Updated: k.Updated}
 	if k.Override != nil {
 		var err error
-		if entry, err = EncodeEntry(k.Override.Mode, k.Override.Limits); err != nil {
+		if entry, err = EncodeEntry("", k.Override.Limits); err != nil {
 			return nil, err
 		}
 		until, text.Reason = k.Override.Until, k.Override.Reason
@@ -106,9 +106,9 @@ func EncodeRecord(k policy.Key, s Secrets) ([]byte, error) {
 	return append(append(append(r, k.Name...), entry...), about...), nil
 }
 
-// EncodeEntry encodes limits and their mode as an entry.
+// EncodeEntry encodes limits and their mode as an entry. Without limits the mode is Off.
 func EncodeEntry(mode policy.Mode, limits []limiter.Limit) ([]byte, error) {
-	if mode == policy.Off {
+	if len(limits) == 0 {
 		return []byte{modeByte(policy.Off), 0, 0}, nil
 	}
 	program, err := limiter.Compile(limits, time.Now())
@@ -155,12 +155,11 @@ func DecodeRecord(id string, r []byte) (policy.Key, Secrets, error) {
 		if err != nil || len(rest) != 0 {
 			return policy.Key{}, s, errors.Join(policy.ErrUnreadable, err)
 		}
-		mode, limits, err := DecodeEntry(b)
+		_, limits, err := DecodeEntry(b)
 		if err != nil {
 			return policy.Key{}, s, errors.Join(policy.ErrUnreadable, err)
 		}
-		k.Override = &policy.Override{Limits: limits, Mode: mode, Until: TimeAt(r[PublicAt+6:]),
-			Reason: text.Reason}
+		k.Override = &policy.Override{Limits: limits, Until: TimeAt(r[PublicAt+6:]), Reason: text.Reason}
 	}
 	return k, s, nil
 }

@@ -94,7 +94,7 @@ func encodeCopy(s *policy.Set) ([]byte, error) {
 	var list []byte
 	for _, name := range slices.Sorted(maps.Keys(s.GroupOverrides)) {
 		o := s.GroupOverrides[name]
-		entry, err := policyset.EncodeEntry(o.Mode, o.Limits)
+		entry, err := policyset.EncodeEntry("", o.Limits)
 		if err != nil {
 			return nil, err
 		}

@@ -236,7 +236,7 @@ func TestListPagesByName(t *testing.T) {
 			t.Errorf("prefix ALP: got %+v, want 3 keys", page)
 		}
 		k = must(registrytest.Override(t.Context(), w, k.ID, k.Version,
-			&policy.Override{Mode: policy.Off, Reason: "trusted"}, byTest))
+			&policy.Override{Reason: "trusted"}, byTest))
 		if page := must(w.List(t.Context(), set, Query{List: Overridden})); len(page.Keys) != 1 ||
 			page.Keys[0].ID != k.ID {
 			t.Errorf("overridden: got %+v, want zeta", page)
@@ -306,14 +306,14 @@ func TestOverrideExpires(t *testing.T) {
 		w.plan(t, "free", perMinute(1)...)
 		k, secret := w.create(t, "overridden", "free")
 		k = must(
-			registrytest.Override(t.Context(), w, k.ID, k.Version, &policy.Override{Mode: policy.Off,
+			registrytest.Override(t.Context(), w, k.ID, k.Version, &policy.Override{
 				Until: time.Now().Add(time.Hour), Reason: "launch day"}, byTest),
 		)
 		if c := w.expect(t, call(secret), "yyy"); c.Source != "override" || len(c.Limits) != 0 {
 			t.Errorf("got %s, want an override without limits", describe(c))
 		}
 		must(
-			registrytest.Override(t.Context(), w, k.ID, k.Version, &policy.Override{Mode: policy.Off,
+			registrytest.Override(t.Context(), w, k.ID, k.Version, &policy.Override{
 				Until: time.Now().Add(-time.Millisecond), Reason: "past"}, byTest),
 		)
 		// The plan's limit has counted the calls of the launch day.
@@ -348,10 +348,8 @@ func TestInvalidInput(t *testing.T) {
 	k, _ := w.create(t, "valid", "free")
 	before = stored()
 	for field, o := range map[string]policy.Override{
-		"override.limits":             {Reason: "none"},
 		"override.limits[0].requests": {Limits: perMinute(0), Reason: "zero"},
 		"override.reason":             {Limits: perMinute(1)},
-		"override.mode":               {Limits: perMinute(1), Reason: "odd", Mode: "loud"},
 	} {
 		_, err := registrytest.Override(t.Context(), w, k.ID, k.Version, &o, byTest)
 		wantInvalid(t, err, field)

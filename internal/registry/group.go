@@ -92,7 +92,7 @@ func (s *Store) GroupUsage(ctx context.Context, name string,
 	plans []policy.Plan) ([]limiter.Decision, error) {
 	return s.peek(ctx, len(plans), func(i int) (string, []limiter.Limit) {
 		p := plans[i]
-		if len(p.PerGroup) == 0 || p.Mode == policy.Off {
+		if len(p.PerGroup) == 0 {
 			return "", nil
 		}
 		return keyspace.Of(policy.GroupID(name), policy.GroupState(p.Number)), p.PerGroup

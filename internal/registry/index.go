@@ -45,7 +45,7 @@ func shadowedIndexes(set *policy.Set) []string {
 	indexes := []string{Shadowed.index()}
 	for _, p := range set.Plans {
 		switch {
-		case !deniesNothing(p.Mode):
+		case !policy.DenyNothing(p.Mode, p.Limits):
 		case p.Name == set.TokenPlan || p.Name == set.AddressPlan:
 			return []string{indexKey}
 		default:
@@ -54,8 +54,6 @@ func shadowedIndexes(set *policy.Set) []string {
 	}
 	return indexes
 }
-
-func deniesNothing(m policy.Mode) bool { return m == policy.Shadow || m == policy.Off }
 
 func indexMember(k policy.Key) string { return strings.ToLower(k.Name) + "\x00" + k.ID }
 
@@ -84,7 +82,7 @@ func lists(k policy.Key) []string {
 	}
 	if k.Override != nil {
 		in = append(in, Overridden.index())
-		if deniesNothing(k.Override.Mode) {
+		if policy.DenyNothing("", k.Override.Limits) {
 			in = append(in, Shadowed.index())
 		}
 	}

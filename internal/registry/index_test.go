@@ -274,7 +274,7 @@ var listOracles = map[Query]func(*policy.Set, policy.Key) bool{
 	{Tag: "a:b é"}:     func(_ *policy.Set, k policy.Key) bool { return slices.Contains(k.Tags, "a:b é") },
 	{List: Shadowed}: func(set *policy.Set, k policy.Key) bool {
 		p, _ := set.Plan(k.Plan)
-		return p.Mode == policy.Shadow || k.Override != nil && k.Override.Mode == policy.Shadow
+		return p.Mode == policy.Shadow || k.Override != nil && k.Override.Limits[0].Shadow
 	},
 }
 
@@ -305,7 +305,8 @@ func (w *world) mixedKeys(t *testing.T, n int) []string {
 				k.Tags = []string{"EU", "a:b é", "eu"}
 				k.Expires = time.Now().Add(time.Hour)
 			case 3:
-				k.Override = &policy.Override{Mode: policy.Shadow, Limits: perMinute(3), Reason: "a test"}
+				k.Override = &policy.Override{Limits: perMinute(3), Reason: "a test"}
+				k.Override.Limits[0].Shadow = true
 			case 4:
 				k.Override = &policy.Override{Limits: perMinute(3), Reason: "a test"}
 			}

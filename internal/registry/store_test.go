@@ -191,7 +191,7 @@ func TestRefusedChangesLeaveNothing(t *testing.T) {
 			},
 			"override without a reason": func() error {
 				return second(registrytest.Override(t.Context(), w, k.ID, k.Version,
-					&policy.Override{Mode: policy.Off}, byTest))
+					&policy.Override{}, byTest))
 			},
 			"revocation, old version": func() error {
 				return second(registrytest.Revoke(t.Context(), w, k.ID, 7, byTest))

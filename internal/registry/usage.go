@@ -10,7 +10,7 @@ import (
 )
 
 // Usage returns, for each key in order, what a call of cost 1 would get now. It takes
-// nothing. An unreadable key, or one with mode Off, gets the zero Decision.
+// nothing. An unreadable key, or one whose override has no limits, gets the zero Decision.
 func (s *Store) Usage(ctx context.Context, set *policy.Set, keys []policy.Key) ([]limiter.Decision, error) {
 	return s.peek(ctx, len(keys), func(i int) (string, []limiter.Limit) {
 		e, found := set.Effective(keys[i], s.Now())

@@ -51,7 +51,7 @@ func (m *migration) addPlan(p usagePlan) policydoc.Plan {
 	plan := policydoc.Plan{Name: name, Limits: policydoc.LimitsOf(limits), Mode: m.mode}
 	if len(limits) == 0 {
 		plan = unlimited(name)
-		m.add("  no throttle, no quota", "mode off: nothing is limited")
+		m.add("  no throttle, no quota", "%s, which denies nothing", policydoc.LimitText(most))
 	}
 	plan.Allow = m.allow(p)
 	for _, lost := range []struct{ field, text string }{
@@ -69,11 +69,13 @@ func (m *migration) addPlan(p usagePlan) policydoc.Plan {
 	return plan
 }
 
-// unlimited returns a plan with mode off. It has a limit, since every plan must have one.
+// most is the limit of a plan without one, since every plan must have a limit. It denies
+// nothing.
+var most = limiter.Limit{Requests: limiter.MaxRequests, Window: 24 * time.Hour,
+	Algorithm: limiter.FixedWindow, Shadow: true}
+
 func unlimited(name string) policydoc.Plan {
-	most := limiter.Limit{Requests: limiter.MaxRequests, Window: 24 * time.Hour,
-		Algorithm: limiter.FixedWindow}
-	return policydoc.Plan{Name: name, Mode: policy.Off, Limits: policydoc.LimitsOf([]limiter.Limit{most})}
+	return policydoc.Plan{Name: name, Limits: policydoc.LimitsOf([]limiter.Limit{most})}
 }
 
 // planLimits returns the throttle and the quota of a plan.

@@ -120,7 +120,8 @@ func (s *sample) edits(ctx context.Context) error {
 		}},
 		{"Grove Health", "key.override", "ada", "measuring before we enforce", func(k *policy.Key) {
 			k.Override = &policy.Override{Limits: []limiter.Limit{per(20, 10*time.Second)},
-				Mode: policy.Shadow, Reason: "measuring before we enforce"}
+				Reason: "measuring before we enforce"}
+			k.Override.Limits[0].Shadow = true
 		}},
 		{"Iris Research", "key.edit", "ada", "trial", func(k *policy.Key) {
 			k.Expires = time.Now().Add(9 * 24 * time.Hour)

@@ -11,7 +11,6 @@ import (
 	"tidegate/functions/admin/api/schema"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
-	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/answer"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"

@@ -152,8 +152,8 @@ func TestProblems(t *testing.T) {
 		"calendar of a log": {"PUT", keyPath + "/override",
 			`{"limits":[{"requests":1,"calendar":"day"}],"reason":"x"}`, match, 422,
 			[]string{"body.limits[0].calendar"}},
-		"no limits": {"PUT", keyPath + "/override", `{"reason":"x"}`, match, 422,
-			[]string{"body.limits", "1 to 8"}},
+		"former mode": {"PUT", keyPath + "/override", `{"mode":"off","reason":"x"}`, match, 422,
+			[]string{"body.mode", "an override without limits lifts them"}},
 		"nine limits": {"PUT", keyPath + "/override",
 			`{"limits":[` + strings.Repeat(`{"requests":1,"window":"1s"},`, 8) +
 				`{"requests":1,"window":"1s"}],"reason":"x"}`, match, 422, []string{"body.limits", "<= 8"}},

@@ -34,8 +34,8 @@ func TestFindKeysByStateAndTag(t *testing.T) {
 			case app.Expiring:
 				k.Expires = time.Now().Add(time.Hour)
 			default:
-				limits := []limiter.Limit{{Requests: 3, Window: time.Minute}}
-				k.Override = &policy.Override{Mode: policy.Shadow, Limits: limits, Reason: "a test"}
+				limits := []limiter.Limit{{Requests: 3, Window: time.Minute, Shadow: true}}
+				k.Override = &policy.Override{Limits: limits, Reason: "a test"}
 			}
 		})
 	}

@@ -66,7 +66,7 @@ func (s Subject) States() []State {
 		{Expiring, !s.Expires.IsZero() && s.Expires.Sub(s.At) < ExpiresSoon},
 		{Blocked, s.blocked()},
 		{Near, !s.blocked() && slices.ContainsFunc(s.Now.Limits, limiter.Usage.NearlyUsedUp)},
-		{Shadow, s.Effective.Mode == policy.Shadow || s.Effective.Mode == policy.Off},
+		{Shadow, policy.DenyNothing(s.Effective.Mode, s.Effective.Limits)},
 		{Overridden, s.Override != nil},
 	} {
 		if c.in {

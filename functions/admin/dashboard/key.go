@@ -276,7 +276,7 @@ func modeText(m policy.Mode) string {
 	case policy.Shadow:
 		return "Shadow: denials are recorded, every call passes."
 	case policy.Off:
-		return "Off: nothing is counted and every call passes."
+		return "The override lifts the limits of the plan, which go on counting."
 	case policy.Enforce:
 	}
 	return "A call passes only if all of these have room."

@@ -41,33 +41,30 @@ func TestOverride(t *testing.T) {
 	s.Post(limitsPath, sitetest.With(form, "until", "", "lasts", "1 eon")).Wants(
 		t, http.StatusUnprocessableEntity, "Choose one",
 	)
-	s.Post(limitsPath, sitetest.With(form, "lasts", "4h", "mode", "loud")).Wants(
-		t, http.StatusUnprocessableEntity, `id="mode-error"`,
-	)
 	if s.Keys.Written() != 0 {
 		t.Fatal("an invalid override was written")
 	}
-	s.Post(limitsPath, sitetest.With(form, "mode", "shadow")).Wants(t, http.StatusSeeOther)
+	s.Post(limitsPath, sitetest.With(form, "lasts", "4h", "limits[0]", "50 per minute, shadow")).Wants(t, http.StatusSeeOther)
 	o := s.Keys.Key("acme").Override
-	if left := time.Until(o.Until); o.Mode != policy.Shadow || o.Reason != "launch" || left < 3*time.Hour ||
+	if left := time.Until(o.Until); !o.Limits[0].Shadow || o.Reason != "launch" || left < 3*time.Hour ||
 		left > 4*time.Hour {
-		t.Errorf("saved %+v, want shadow mode, the reason launch and an end in 4 hours", o)
+		t.Errorf("saved %+v, want a limit in shadow mode, the reason launch and an end in 4 hours", o)
 	}
 	s.Get("/keys/{acme}").Wants(
-		t, http.StatusOK, "Reason: launch.", "Shadow:", "shadow</span>", "override</span>",
+		t, http.StatusOK, "Reason: launch.", "shadow</span>", "override</span>",
 	)
 	s.Get("/keys?state=overridden").Wants(
-		t, http.StatusOK, "10 per 10 seconds</del>", "50 per minute, in shadow mode</ins>", "launch",
+		t, http.StatusOK, "10 per 10 seconds</del>", "50 per minute, shadow</ins>", "launch",
 		"for 4 h more",
 	)
 	s.Post(
 		limitsPath,
-		sitetest.With(sitetest.LimitsForm(2), "mode", "off", "lasts", "at", "until", "2099-12-31 18:00"),
+		sitetest.With(sitetest.LimitsForm(2), "lasts", "at", "until", "2099-12-31 18:00"),
 	).Wants(t, http.StatusSeeOther)
-	if o := s.Keys.Key("acme").Override; o.Mode != policy.Off || len(o.Limits) != 0 || !o.Until.Equal(
+	if o := s.Keys.Key("acme").Override; len(o.Limits) != 0 || !o.Until.Equal(
 		time.Date(2099, 12, 31, 18, 0, 0, 0, time.UTC),
 	) {
-		t.Errorf("saved %+v, want the mode off, no limits and the typed end", o)
+		t.Errorf("saved %+v, want no limits and the typed end", o)
 	}
 	s.Get(limitsPath).Wants(t, http.StatusOK, `value="2099-12-31T18:00"`)
 }

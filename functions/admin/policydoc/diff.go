@@ -91,14 +91,7 @@ func overrideText(all map[string]policy.Override, name string) string {
 	if !found {
 		return ""
 	}
-	text := LimitsText(o.Limits)
-	switch o.Mode {
-	case policy.Off:
-		text = "no limits"
-	case policy.Shadow:
-		text += ", " + ModeText(o.Mode)
-	case policy.Enforce:
-	}
+	text := cmp.Or(LimitsText(o.Limits), "no limits")
 	if !o.Until.IsZero() {
 		text += ", until " + o.Until.UTC().Format(time.RFC3339)
 	}

@@ -37,7 +37,7 @@ type Plan struct {
 	Name     string          `json:"name" yaml:"name" minLength:"1" maxLength:"100"`
 	Was      string          `json:"-" yaml:"was,omitempty"`
 	Limits   []Limit         `json:"limits" yaml:"limits" minItems:"1" maxItems:"8"`
-	Mode     policy.Mode     `json:"mode,omitempty" yaml:"mode,omitempty" enum:"enforce,shadow,off"`
+	Mode     policy.Mode     `json:"mode,omitempty" yaml:"mode,omitempty" enum:"enforce,shadow"`
 	Degraded policy.Degraded `json:"degraded,omitempty" yaml:"degraded,omitempty" enum:"closed,open,local" doc:"What happens to calls while Valkey is unavailable"`
 	Share    int             `json:"share,omitempty" yaml:"share,omitempty" minimum:"0" maximum:"100" doc:"With local: percentage of each limit that one Lambda environment admits"`
 	PerGroup []Limit         `json:"perGroup,omitempty" yaml:"perGroup,omitempty" maxItems:"8" doc:"Limits that the keys of a group share"`
@@ -52,7 +52,7 @@ type Rule struct {
 	Settle    bool            `json:"settle,omitempty" yaml:"settle,omitempty" doc:"The backend settles the cost after the call"`
 	SettleMax int64           `json:"settleMax,omitempty" yaml:"settleMax,omitempty" minimum:"1" maximum:"1000000000" doc:"Most that a settlement charges to shared limits; at least cost, default 10 times cost"`
 	Overdraw  policy.Overdraw `json:"overdraw,omitempty" yaml:"overdraw,omitempty" enum:"owe,forgive" doc:"What becomes of a settlement above a limit: owed, and denied until the window has passed; or forgiven. Default: owe; only with settle"`
-	Mode      policy.Mode     `json:"mode,omitempty" yaml:"mode,omitempty" enum:"enforce,shadow,off"`
+	Mode      policy.Mode     `json:"mode,omitempty" yaml:"mode,omitempty" enum:"enforce,shadow"`
 	PerKey    []Limit         `json:"perKey,omitempty" yaml:"perKey,omitempty" maxItems:"8"`
 	PerIP     []Limit         `json:"perIP,omitempty" yaml:"perIP,omitempty" maxItems:"8"`
 	Shared    []Limit         `json:"shared,omitempty" yaml:"shared,omitempty" maxItems:"8"`
@@ -70,7 +70,7 @@ type Pattern struct {
 // Scope is a list of limits on something other than a caller.
 type Scope struct {
 	Limits []Limit     `json:"limits,omitempty" yaml:"limits,omitempty" maxItems:"8"`
-	Mode   policy.Mode `json:"mode,omitempty" yaml:"mode,omitempty" enum:"enforce,shadow,off"`
+	Mode   policy.Mode `json:"mode,omitempty" yaml:"mode,omitempty" enum:"enforce,shadow"`
 }
 
 // Bans is the policy of automatic bans.

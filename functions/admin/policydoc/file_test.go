@@ -431,7 +431,7 @@ func orNil[T any](list []T) []T {
 }
 
 var (
-	modes  = rapid.SampledFrom([]policy.Mode{"", policy.Enforce, policy.Shadow, policy.Off})
+	modes  = rapid.SampledFrom([]policy.Mode{"", policy.Enforce, policy.Shadow})
 	prefix = rapid.Custom(func(t *rapid.T) netip.Prefix {
 		bytes := rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "address")
 		if a, _ := netip.AddrFromSlice(bytes[:4]); rapid.Bool().Draw(t, "v4") {

@@ -5,6 +5,7 @@ var removed = map[string]string{
 	"lease":       "leave it out, every call asks the one count in Valkey",
 	"sharedLease": "leave it out, every call asks the one count in Valkey",
 	"candidate":   "write its limits among limits, each with “, shadow”",
+	"mode":        "write “, shadow” at each limit; an override without limits lifts them",
 }
 
 // Instead says what to write in place of a field that policies had once; empty for any

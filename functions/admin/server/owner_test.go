@@ -87,11 +87,11 @@ func TestOwnKey(t *testing.T) {
 
 // Owners do not see limits that are not enforced.
 func TestOwnKeyWithoutLimits(t *testing.T) {
-	for _, mode := range []policy.Mode{policy.Shadow, policy.Off} {
-		s := sitetest.New(t)
-		s.Keys.Save(func(set *policy.Set) { set.Plans[0].Mode = mode })
-		getOwnKey(s, withKey(s.Keys.Secrets["acme"].Reveal())).Wants(t, http.StatusOK, `"limits":[]`)
-	}
+	s := sitetest.New(t)
+	s.Keys.Save(func(set *policy.Set) { set.Plans[0].Mode = policy.Shadow })
+	getOwnKey(s, withKey(s.Keys.Secrets["acme"].Reveal())).Wants(t, http.StatusOK, `"limits":[]`)
+	s.Keys.OverrideKey("acme")
+	getOwnKey(s, withKey(s.Keys.Secrets["acme"].Reveal())).Wants(t, http.StatusOK, `"limits":[]`)
 }
 
 // refusedSecrets returns secrets that are not accepted, by the reason.

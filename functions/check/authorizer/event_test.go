@@ -553,19 +553,19 @@ func TestIPv6RotationSharesALimit(t *testing.T) {
 // Retry-After. In shadow mode it allows them.
 func TestOverrideBelowTheCost(t *testing.T) {
 	tb := newTable(t)
-	for mode, wanted := range map[policy.Mode]string{policy.Enforce: "Deny", policy.Shadow: "Allow"} {
+	for shadow, wanted := range map[bool]string{false: "Deny", true: "Allow"} {
 		tb.setCost(t, 1)
 		c := tb.newCaller(t, "key", "allowed")
 		must(tb.invoke(t, "REST REQUEST", tb.recorder, c))
 		id := tb.recorder.call.Subject
-		override := &policy.Override{Limits: []limiter.Limit{{Requests: 2, Window: time.Hour}}, Mode: mode,
-			Reason: "small"}
+		override := &policy.Override{Reason: "small",
+			Limits: []limiter.Limit{{Requests: 2, Window: time.Hour, Shadow: shadow}}}
 		must(registrytest.Override(t.Context(), tb.store, id, 1, override, tester))
 		tb.setCost(t, 3)
 		got := must(tb.invoke(t, "REST REQUEST", tb.recorder, c))
 		if text := fmt.Sprint(got); !strings.Contains(text, "Effect:"+wanted) ||
 			strings.Contains(text, "retryAfter") {
-			t.Errorf("%s: %v", mode, got)
+			t.Errorf("in shadow mode %t: %v", shadow, got)
 		}
 	}
 }

@@ -104,9 +104,6 @@ func newRoute(r policy.Route) (*Route, error) {
 		if c.PerKeyEntry, err = policyset.EncodeEntry(r.Mode, r.PerKey); err != nil {
 			return nil, err
 		}
-		if policy.OrEnforce(r.Mode) == policy.Off {
-			c.PerKeyEntry = nil
-		}
 	}
 	if c.SharedPerIP, err = newSharedLimit(policy.ScopeRouteIP, r.Mode, r.PerIP); err != nil {
 		return nil, err
@@ -115,9 +112,9 @@ func newRoute(r policy.Route) (*Route, error) {
 	return c, err
 }
 
-// newSharedLimit returns nil if there are no limits, or they are off.
+// newSharedLimit returns nil if there are no limits.
 func newSharedLimit(scope string, mode policy.Mode, limits []limiter.Limit) (*SharedLimit, error) {
-	if len(limits) == 0 || mode == policy.Off {
+	if len(limits) == 0 {
 		return nil, nil
 	}
 	program, err := limiter.Compile(limits, time.Now())

@@ -77,13 +77,12 @@ func TestNoAddress(t *testing.T) {
 		set  policy.Set
 		want bool
 	}{
-		"nothing":           {policy.Set{Global: perIP(policy.Enforce)}, false},
-		"deny":              {policy.Set{Deny: list}, true},
-		"allow":             {policy.Set{Allow: list}, true},
-		"exempt":            {policy.Set{Exempt: list}, true},
-		"limit":             {policy.Set{PerIP: perIP("")}, true},
-		"limit in shadow":   {policy.Set{PerIP: perIP(policy.Shadow)}, false},
-		"limit that is off": {policy.Set{PerIP: perIP(policy.Off)}, false},
+		"nothing":         {policy.Set{Global: perIP(policy.Enforce)}, false},
+		"deny":            {policy.Set{Deny: list}, true},
+		"allow":           {policy.Set{Allow: list}, true},
+		"exempt":          {policy.Set{Exempt: list}, true},
+		"limit":           {policy.Set{PerIP: perIP("")}, true},
+		"limit in shadow": {policy.Set{PerIP: perIP(policy.Shadow)}, false},
 		"limit of the route": {policy.Set{Routes: []policy.Route{
 			{Name: "r", Pattern: route.Pattern{Path: "/orders"}, Cost: 1, PerIP: perMinute(2)}}}, true},
 		"limit of another route": {policy.Set{Routes: []policy.Route{
@@ -122,13 +121,11 @@ func TestPlanFor(t *testing.T) {
 	wantCause(t, err, cause.Access)
 }
 
-// A plan with a list closes all other routes. A plan limits groups unless its mode is
-// off.
+// A plan with a list closes all other routes. A plan may limit groups.
 func TestPlans(t *testing.T) {
 	set := compile(t, policy.Set{Plans: []policy.Plan{
 		{Name: "all", Number: 1, Limits: perMinute(9), PerGroup: perMinute(20)},
 		{Name: "some", Number: 2, Allow: []route.Pattern{{Path: "/orders"}}},
-		{Name: "off", Number: 3, PerGroup: perMinute(20), Mode: policy.Off},
 	}})
 	for path, want := range map[string][]int{"/orders": nil, "/chat": {2}} {
 		if got := set.ClosedPlans(route.Call{Method: "GET", Path: path}); !slices.Equal(got, want) {
@@ -143,10 +140,8 @@ func TestPlans(t *testing.T) {
 }
 
 // Reserves is true if a shared limit may deny the call later, or if the route is settled.
-// Limits that are off do not matter.
 func TestReserves(t *testing.T) {
 	shared := policy.Scope{Limits: perMinute(5)}
-	off := policy.Scope{Limits: perMinute(5), Mode: policy.Off}
 	routed := func(r policy.Route) policy.Set {
 		r.Name, r.Cost = "r", 1
 		return policy.Set{Routes: []policy.Route{r}}
@@ -155,7 +150,6 @@ func TestReserves(t *testing.T) {
 		set  policy.Set
 		want bool
 	}{
-		"shared limits off":         {policy.Set{Global: off, PerIP: off}, false},
 		"route limit on the caller": {routed(policy.Route{PerKey: perMinute(1)}), false},
 		"limit on all callers":      {policy.Set{Global: shared}, true},
 		"limit on addresses":        {policy.Set{PerIP: shared}, true},

@@ -18,7 +18,7 @@ type Group struct {
 	Name     string        `json:"name"`
 	Keys     int64         `json:"keys" doc:"Number of keys; list-keys lists them"`
 	Now      time.Time     `json:"now" doc:"Time of the limits, by Valkey's clock"`
-	Limits   []GroupLimits `json:"limits" doc:"Limits of each plan that has limits per group; none with mode off"`
+	Limits   []GroupLimits `json:"limits" doc:"Limits of each plan that has limits per group"`
 	Override *Override     `json:"override,omitempty" doc:"Replaces the limits of the plan for each key of the group"`
 }
 

@@ -90,8 +90,7 @@ type Key struct {
 
 // Override replaces the limits of a key's plan.
 type Override struct {
-	Limits []policydoc.Limit `json:"limits,omitempty" maxItems:"8" doc:"1 to 8 limits; none with mode off"`
-	Mode   string            `json:"mode,omitempty" enum:"enforce,shadow,off"`
+	Limits []policydoc.Limit `json:"limits,omitempty" maxItems:"8" doc:"Without any, the override lifts the limits of the plan"`
 	Until  *time.Time        `json:"until,omitempty" doc:"When the override ends; if omitted, never"`
 	Reason string            `json:"reason" minLength:"1" maxLength:"200"`
 }
@@ -110,7 +109,7 @@ func overrideOf(o *policy.Override) *Override {
 	if o == nil {
 		return nil
 	}
-	return &Override{Limits: policydoc.LimitsOf(o.Limits), Mode: string(o.Mode),
+	return &Override{Limits: policydoc.LimitsOf(o.Limits),
 		Until: schema.Given(o.Until), Reason: o.Reason}
 }
 
@@ -123,7 +122,7 @@ func (o *Override) read(at string, details *rest.Details) *policy.Override {
 	limits, unread := policydoc.ToLimits(at+"limits", o.Limits)
 	*details = append(*details, schema.InBody(unread, "")...)
 	details.Add(at+"until", inFuture(o.Until, "to end an override now, delete it"))
-	return &policy.Override{Limits: limits, Mode: policy.Mode(o.Mode), Until: schema.TimeOf(o.Until),
+	return &policy.Override{Limits: limits, Until: schema.TimeOf(o.Until),
 		Reason: strings.TrimSpace(o.Reason)}
 }
 
@@ -186,7 +185,7 @@ func (ops operations) getKey(ctx context.Context, in *Path) (*rest.VersionedBody
 type KeyNow struct {
 	Key
 	States  []string        `json:"states" doc:"Any of overridden, blocked, near, shadow, banned, expiring, revoked, unreadable"`
-	Windows []schema.Window `json:"windows" doc:"Current state of the limits in force; none with mode off"`
+	Windows []schema.Window `json:"windows" doc:"Current state of the limits in force; none under an override without limits"`
 	Activity
 }
 

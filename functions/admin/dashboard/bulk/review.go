@@ -41,7 +41,7 @@ func (f *bulkForm) readReview(values url.Values) error {
 	for name, texts := range values {
 		switch {
 		case strings.HasPrefix(name, "limits["),
-			slices.Contains([]string{"to", "tags", "newgroup", "lasts", "until", "mode"}, name):
+			slices.Contains([]string{"to", "tags", "newgroup", "lasts", "until"}, name):
 			typed[name] = texts
 		}
 	}

@@ -29,7 +29,7 @@ import (
 func TestOverrideReason(t *testing.T) {
 	for reason, want := range map[string]string{"": "10 per minute", "launch": "10 per minute (launch)"} {
 		after := policy.Key{Override: &policy.Override{
-			Mode: policy.Enforce, Limits: []limiter.Limit{sitetest.Per(10, time.Minute)}, Reason: reason,
+			Limits: []limiter.Limit{sitetest.Per(10, time.Minute)}, Reason: reason,
 		}}
 		got := changes.OfKey(nil, policy.Key{}, after)
 		if len(got) != 1 || got[0].After != want {

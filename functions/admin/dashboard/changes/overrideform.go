@@ -2,12 +2,12 @@ package changes
 
 import (
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"tidegate/functions/admin/dashboard/form"
-	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
@@ -16,7 +16,6 @@ import (
 type OverrideForm struct {
 	Version int64 // of the key when the form was shown
 	Limits  form.LimitList
-	mode    form.Input
 	until   form.Until
 	Reason  form.Input
 	problem string
@@ -24,10 +23,12 @@ type OverrideForm struct {
 
 // NewOverrideForm returns a form with the effective limits e of a key.
 func NewOverrideForm(k policy.Key, e policy.Effective) OverrideForm {
-	f := OverrideForm{
-		Version: k.Version, Limits: form.NewLimitList("limits", e.Limits),
-		mode: form.Input{Text: string(e.Mode)}, until: form.NewUntil(time.Time{}),
+	limits := slices.Clone(e.Limits)
+	for i := range limits {
+		limits[i].Shadow = limits[i].Shadow || e.Mode == policy.Shadow
 	}
+	f := OverrideForm{Version: k.Version, Limits: form.NewLimitList("limits", limits),
+		until: form.NewUntil(time.Time{})}
 	if e.Source == "override" {
 		f.until, f.Reason.Text = form.NewUntil(k.Override.Until), k.Override.Reason
 	}
@@ -36,10 +37,7 @@ func NewOverrideForm(k policy.Key, e policy.Effective) OverrideForm {
 
 // table returns the fields but the limits and the expiry.
 func (f *OverrideForm) table() form.Table {
-	return form.Table{
-		{Name: "mode", Input: &f.mode, Max: form.MaxInput},
-		{Name: "reason", Input: &f.Reason, Max: form.MaxReasonInput},
-	}
+	return form.Table{{Name: "reason", Input: &f.Reason, Max: form.MaxReasonInput}}
 }
 
 // ReadOverrideForm reads the form that a browser sent. It returns form.ErrForeign for a
@@ -57,15 +55,8 @@ func ReadOverrideForm(values url.Values) (OverrideForm, error) {
 
 // Override returns the typed override. The form keeps the errors of its fields.
 func (f *OverrideForm) Override(now time.Time) *policy.Override {
-	o := &policy.Override{Mode: policy.Mode(f.mode.Text), Reason: strings.TrimSpace(f.Reason.Text)}
-	f.mode.CheckOption(wording.ModeOptions())
-	if o.Mode != policy.Off {
-		o.Limits = f.Limits.Limits()
-		if len(o.Limits) == 0 {
-			f.Limits.Error = "Add at least one limit, or turn limits off."
-		}
-	}
-	o.Until = f.until.End(now)
+	o := &policy.Override{Limits: f.Limits.Limits(), Until: f.until.End(now),
+		Reason: strings.TrimSpace(f.Reason.Text)}
 	f.Reason.CheckReason()
 	return o
 }
@@ -91,10 +82,9 @@ func (f *OverrideForm) View() templates.Form {
 		Hidden: []templates.Hidden{{Name: "version", Value: strconv.FormatInt(f.Version, 10)}},
 		Error:  f.problem, Errors: f.Errors(),
 		Lists: []templates.LimitList{
-			f.Limits.View("Limits", "A call passes only if all of these have room.")},
+			f.Limits.View("Limits", "A call passes only if all of these have room. Blank: no limits.")},
 		Samples: form.LimitSamples(),
-		After: append([]templates.FormField{form.ChoiceField("mode", "Mode", wording.ModeOptions(), f.mode)},
-			append(form.UntilFields(f.until, "never"), form.ReasonField(f.Reason))...),
+		After:   append(form.UntilFields(f.until, "never"), form.ReasonField(f.Reason)),
 		Preview: true, Submit: "Save",
 	}
 }

@@ -107,7 +107,7 @@ func (d *Pages) showOverride(w http.ResponseWriter, r *http.Request) error {
 	}
 	k, e := policy.Key{Version: set.Version, Override: g.Override}, policy.Effective{Mode: policy.Enforce}
 	if o := g.Override; o != nil {
-		e = policy.Effective{Limits: o.Limits, Mode: policy.OrEnforce(o.Mode), Source: "override"}
+		e = policy.Effective{Limits: o.Limits, Source: "override"}
 	}
 	return d.renderOverride(w, r, http.StatusOK, g, changes.NewOverrideForm(k, e), nil)
 }

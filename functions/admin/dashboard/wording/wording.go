@@ -4,6 +4,7 @@
 package wording
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -138,7 +139,11 @@ func limitBadges(s app.Subject) []templates.Badge {
 		all = append(all, templates.Badge{Text: "near a limit", Level: "near", State: "near"})
 	}
 	if s.Is(app.Shadow) {
-		all = append(all, templates.Badge{Text: string(s.Effective.Mode), Level: "off", State: "shadow"})
+		text := "shadow"
+		if len(s.Effective.Limits) == 0 {
+			text = "no limits"
+		}
+		all = append(all, templates.Badge{Text: text, Level: "off", State: "shadow"})
 	}
 	if s.Override != nil {
 		all = append(all, overrideBadge("override", s.Override, s.At))
@@ -176,14 +181,7 @@ func Override(o *policy.Override) string {
 	if o == nil {
 		return "the plan's"
 	}
-	words := policydoc.LimitsText(o.Limits)
-	switch o.Mode {
-	case policy.Shadow:
-		words += ", in shadow mode"
-	case policy.Off:
-		words = "no limits"
-	case policy.Enforce:
-	}
+	words := cmp.Or(policydoc.LimitsText(o.Limits), "no limits")
 	if !o.Until.IsZero() {
 		words += ", until " + page.Instant(o.Until).Text
 	}
@@ -206,7 +204,6 @@ func ModeOptions() []templates.Option {
 	return []templates.Option{
 		{Value: string(policy.Enforce), Text: "enforce: deny calls"},
 		{Value: string(policy.Shadow), Text: "shadow: only count"},
-		{Value: string(policy.Off), Text: "off: do not count"},
 	}
 }
 
