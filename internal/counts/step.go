@@ -1,0 +1,347 @@
+package counts
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/limiter/calendar"
+)
+
+// Applied is a limit that applies to a call.
+type Applied struct {
+	Limit limiter.Limit
+	// Count names what the limit counts: for whom, with its values, the unit and the routes.
+	// It is the key in Valkey of the count's log, and begins the names of its other keys.
+	// All counts of a step have one hash tag. It has no '|'.
+	Count string
+	// Cost is what the call costs the count, in its unit: 0 to MaxRequests. All limits of a
+	// count have one cost. With 0 the call passes the limit and takes nothing.
+	Cost int64
+	// Owner says who set a token bucket, such as a plan: buckets of two owners drain apart.
+	Owner string
+	// Periods are those of a calendar, by the clock of whoever makes the step.
+	Periods Periods
+	// Replaced says that an override takes the place of the limit, which then only counts.
+	Replaced bool
+}
+
+// Fate says which calls a state counts, and whether its limits deny.
+type Fate uint8
+
+// The fates. The zero value is that of a count's ordinary state: it counts the calls that
+// every enforced limit admits.
+const (
+	Attempts Fate = 1 << iota // counts every call, denied ones too
+	Shadow                    // denies nothing; counts the calls that its own limits admit, too
+)
+
+// State is the state of a count with one fate, in a key of its own.
+type State struct {
+	Key       string
+	Algorithm limiter.Algorithm
+	Fate      Fate
+	Cost      int64
+	Number    int64 // the largest number of its limits; that of a token bucket
+	Window    int64 // the longest window of its limits, or the longest period (microseconds)
+	Periods   Periods
+	Rates     []Rate // of the limits that are asked; the others only count
+}
+
+// Rate is the number of a limit and its window (microseconds).
+type Rate struct{ Number, Window int64 }
+
+// Periods are the beginnings of the previous, the present and the next period of a
+// calendar, and the end of the next one (microseconds since 1970). The zero value stands
+// for windows aligned to the epoch. Beyond them, periods are as long as the nearest one.
+type Periods [4]int64
+
+// PeriodsOf returns the periods of a calendar around an instant. It reads the time zone
+// database; its result holds until the present period ends.
+func PeriodsOf(c limiter.Calendar, zone string, now time.Time) (p Periods) {
+	shifts := calendar.Period.Shifts(c, zone, now)
+	p[1], p[2] = c.Around(now.UnixMicro(), shifts)
+	p[0], _ = c.Around(p[1]-1, shifts)
+	_, p[3] = c.Around(p[2], shifts)
+	return p
+}
+
+func (p Periods) ascend() bool { return 0 < p[0] && p[0] < p[1] && p[1] < p[2] && p[2] < p[3] }
+
+// period returns the window of a fixed window that contains an instant.
+func (s *State) period(now int64) (start, end int64) {
+	p := s.Periods
+	switch {
+	case p == Periods{}:
+		start = now - now%s.Window
+		return start, start + s.Window
+	case now < p[0]:
+		length := p[1] - p[0]
+		start = p[0] - (p[0]-now+length-1)/length*length
+		return start, start + length
+	case now >= p[3]:
+		length := p[3] - p[2]
+		start = now - (now-p[3])%length
+		return start, start + length
+	}
+	i := 0
+	for now >= p[i+1] {
+		i++
+	}
+	return p[i], p[i+1]
+}
+
+// Step is what one call asks of the states of one caller, or of one group, address or
+// other subject. It is one atomic step of a script or of a Model.
+type Step struct {
+	States []State
+	// Reset is when the caller was reset (microseconds since 1970, by the server's clock);
+	// what was counted up to then does not count. 0 for never.
+	Reset int64
+	// Record is a key that marks the call as settled later; empty if it will not be. A call
+	// that passes makes it, for RecordFor. Its settlement takes it away.
+	Record    string
+	RecordFor time.Duration
+
+	limits []limiter.Limit
+	asked  []int // the answer of each limit; -1 for one that only counts
+}
+
+// maxStates is the most states of one step.
+const maxStates = 48
+
+// ErrStep means that limits cannot be one step. It is a mistake of the caller.
+var ErrStep = errors.New("limiter: not a step")
+
+// NewStep arranges the limits that apply to a call into states. A limit in shadow and one
+// that counts denied calls also let the ordinary state of their count count, so that it
+// has forgotten nothing when the mark is taken away.
+func NewStep(limits []Applied) (Step, error) {
+	var s Step
+	rates := make([][2]int, len(limits)) // state and place among its rates
+	for i, a := range limits {
+		fate := Fate(0)
+		if a.Limit.CountDenied {
+			fate = Attempts
+		}
+		if a.Limit.Shadow {
+			fate |= Shadow
+		}
+		state, err := s.state(a, fate)
+		if err == nil && fate != 0 {
+			_, err = s.state(a, 0)
+		}
+		if err != nil {
+			return Step{}, fmt.Errorf("%w: limit %d: %w", ErrStep, i, err)
+		}
+		rates[i] = [2]int{state, -1}
+		if p := &s.States[state]; !a.Replaced {
+			rates[i][1] = len(p.Rates)
+			p.Rates = append(p.Rates, Rate{a.Limit.Requests, a.Limit.Span().Microseconds()})
+		}
+		s.limits = append(s.limits, a.Limit)
+	}
+	firsts := make([]int, len(s.States))
+	for i := 1; i < len(s.States); i++ {
+		firsts[i] = firsts[i-1] + len(s.States[i-1].Rates)
+	}
+	for _, r := range rates {
+		asked := -1
+		if r[1] >= 0 {
+			asked = firsts[r[0]] + r[1]
+		}
+		s.asked = append(s.asked, asked)
+	}
+	if len(s.States) > maxStates {
+		return Step{}, fmt.Errorf("%w: %d states, at most %d", ErrStep, len(s.States), maxStates)
+	}
+	return s, nil
+}
+
+// state finds or makes the state of a limit with a fate, and names the limit in it.
+func (s *Step) state(a Applied, fate Fate) (int, error) {
+	number, window := a.Limit.Requests, a.Limit.Span().Microseconds()
+	key := a.key(fate)
+	i := slices.IndexFunc(s.States, func(p State) bool { return p.Key == key })
+	if i < 0 {
+		calendar := a.Limit.Calendar != limiter.NoCalendar
+		switch {
+		case a.Count == "" || strings.Contains(a.Count, "|"):
+			return 0, fmt.Errorf("count %q", a.Count)
+		case a.Cost < 0 || a.Cost > limiter.MaxRequests:
+			return 0, fmt.Errorf("cost %d", a.Cost)
+		case calendar != (a.Periods != Periods{}) || calendar && !a.Periods.ascend():
+			return 0, fmt.Errorf("periods %v", a.Periods)
+		}
+		s.States = append(s.States, State{Key: key, Algorithm: a.Limit.Algorithm, Fate: fate, Cost: a.Cost,
+			Number: number, Window: window, Periods: a.Periods})
+		return len(s.States) - 1, nil
+	}
+	p := &s.States[i]
+	if p.Cost != a.Cost {
+		return 0, fmt.Errorf("a count with the costs %d and %d", p.Cost, a.Cost)
+	}
+	if p.Algorithm == limiter.TokenBucket && p.Number != number {
+		return 0, fmt.Errorf("a token bucket of one owner with the numbers %d and %d", p.Number, number)
+	}
+	p.Number, p.Window = max(p.Number, number), max(p.Window, window)
+	return i, nil
+}
+
+// key returns the name of the state: all exact limits of a count share a log for each
+// fate. A counter or a fixed window has its window or calendar in its name, and a token
+// bucket its owner.
+func (a Applied) key(fate Fate) string {
+	l := a.Limit
+	name := a.Count
+	if l.Algorithm == limiter.Log && fate == 0 {
+		return name
+	}
+	name += "|" + [...]string{"", "a", "s", "as"}[fate]
+	window := strconv.FormatInt(l.Window.Milliseconds(), 36)
+	switch l.Algorithm {
+	case limiter.Counter:
+		name += "c" + window
+	case limiter.TokenBucket:
+		name += "b" + window + "." + a.Owner
+	case limiter.FixedWindow:
+		name += "f" + window
+		if l.Calendar != limiter.NoCalendar {
+			name += "." + l.Calendar.String() + "." + l.Zone
+		}
+	case limiter.Log:
+	}
+	return name
+}
+
+// Usage is what a step found of one limit.
+type Usage struct {
+	Limit limiter.Limit
+	// Remaining is the cost that could still be taken: 0 to Limit.Requests. After a call that
+	// passed it excludes the call's cost.
+	Remaining int64
+	// Owed is what settlements took above the limit. It leaves with its window; until then
+	// the limit denies.
+	Owed int64
+	// Next is the time until Remaining rises if nobody calls; 0 if nothing is used.
+	Next time.Duration
+	// RetryAfter is the time until the same cost fits this limit if nobody else calls; 0 if
+	// it fits, and if it never does.
+	RetryAfter time.Duration
+	// Never says that the cost is above the limit.
+	Never bool
+	// Asked is false for a limit that only counts. Its other fields are then zero.
+	Asked bool
+}
+
+// Denies reports whether the cost does not fit. A limit in shadow denies no call.
+func (u Usage) Denies() bool { return u.Never || u.RetryAfter > 0 }
+
+// Decision is the answer to a step. A denial is a Decision, not an error.
+type Decision struct {
+	// Allowed reports whether the cost fits every enforced limit. If it does not, only
+	// states of attempts took it.
+	Allowed bool
+	// Now is the server's clock, from which Next and RetryAfter count.
+	Now time.Time
+	// At is the instant of the call in the states, by which it is given back. It is later
+	// than Now after the clock stepped back.
+	At time.Time
+	// Limits has a Usage for each limit, in the order given to NewStep.
+	Limits []Usage
+	// Taken has the states that took the cost and can give it back. It is empty for a look.
+	Taken []State
+}
+
+// WouldAllow reports whether the cost fits every limit, those in shadow too.
+func (d Decision) WouldAllow() bool { return !slices.ContainsFunc(d.Limits, Usage.Denies) }
+
+// Binding returns the index of the limit that denied and waits longest, where a limit that
+// never admits the cost waits longest of all. It is -1 if the call is allowed.
+func (d Decision) Binding() int {
+	longest := -1
+	for i, u := range d.Limits {
+		if u.Limit.Shadow || !u.Denies() {
+			continue
+		}
+		if longest >= 0 {
+			other := d.Limits[longest]
+			if other.Never || !u.Never && u.RetryAfter <= other.RetryAfter {
+				continue
+			}
+		}
+		longest = i
+	}
+	return longest
+}
+
+// ErrReply means that a script's reply could not be decoded.
+var ErrReply = errors.New("limiter: unexpected reply")
+
+// replyHead is the number of integers before the answers: 1 if the call passed, its
+// instant, the server's clock, and bit i for state i that took the cost. An answer is what
+// is left, the wait and the time until more is left (microseconds).
+const (
+	replyHead   = 4
+	replyAnswer = 3
+)
+
+// Decision decodes the reply of a script or of a Model to the step.
+func (s Step) Decision(reply []int64) (Decision, error) {
+	answers := 0
+	for _, p := range s.States {
+		answers += len(p.Rates)
+	}
+	if len(reply) != replyHead+replyAnswer*answers {
+		return Decision{}, fmt.Errorf("%w: %d integers for %d limits", ErrReply, len(reply), answers)
+	}
+	d := Decision{Allowed: reply[0] == 1, At: time.UnixMicro(reply[1]).UTC(),
+		Now: time.UnixMicro(reply[2]).UTC(), Limits: make([]Usage, len(s.limits))}
+	for i, l := range s.limits {
+		u := Usage{Limit: l, Asked: s.asked[i] >= 0}
+		if u.Asked {
+			a := reply[replyHead+replyAnswer*s.asked[i]:]
+			u.Remaining, u.Owed, u.Never = max(0, a[0]), max(0, -a[0]), a[1] == never
+			u.RetryAfter = time.Duration(max(0, a[1])) * time.Microsecond
+			u.Next = time.Duration(max(0, a[2])) * time.Microsecond
+		}
+		d.Limits[i] = u
+	}
+	for i, p := range s.States {
+		if reply[3]>>i&1 == 1 && p.Fate&Attempts == 0 {
+			p.Rates = nil
+			d.Taken = append(d.Taken, p)
+		}
+	}
+	return d, nil
+}
+
+// Change is what a settlement changes in a state that took a call's cost.
+type Change struct {
+	State
+	By int64 // -Cost to MaxRequests: below 0 to give back, above 0 to charge more
+}
+
+// Settlement moves the call that was taken at an instant to its real cost. What it gives
+// back leaves the entry of the call, and reaches nothing that was counted later. What it
+// charges counts from the settlement on for a whole window, whether it fits or not.
+type Settlement struct {
+	Changes []Change
+	At      int64  // Decision.At of the call, microseconds since 1970
+	Reset   int64  // as in Step
+	Record  string // as in Step: without its key nothing is settled; empty settles at once
+}
+
+// Settle returns the settlement of a decision that gives back everything: the refund of a
+// call that did not take place.
+func (d Decision) Settle() Settlement {
+	s := Settlement{At: d.At.UnixMicro()}
+	for _, p := range d.Taken {
+		s.Changes = append(s.Changes, Change{State: p, By: -p.Cost})
+	}
+	return s
+}
