@@ -67,7 +67,7 @@ func startSite(t *testing.T) *site {
 // adaptedBackend passes the request context in a header, as the AWS Lambda Web Adapter
 // does, to every path except /bare.
 func adaptedBackend() gateway.Invoker {
-	limits := middleware.Middleware{Source: middleware.RequestContext("X-Amzn-Request-Context"),
+	limits := middleware.Middleware{Source: middleware.WebAdapter,
 		Log: slog.New(slog.DiscardHandler)}
 	guarded := limits.Wrap(http.HandlerFunc(echoed))
 	adapter := func(w http.ResponseWriter, r *http.Request) {

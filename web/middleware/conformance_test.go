@@ -120,7 +120,7 @@ func TestRequests(t *testing.T) {
 // answer serves the request with a handler that responds with the decision.
 func (c requestCase) answer(t *testing.T) answerCase {
 	t.Helper()
-	m := Middleware{Source: RequestContext("X-Amzn-Request-Context"), AllowOrigins: c.AllowOrigins,
+	m := Middleware{Source: WebAdapter, AllowOrigins: c.AllowOrigins,
 		Log: slog.New(slog.DiscardHandler)}
 	r := httptest.NewRequest(http.MethodGet, "/orders", http.NoBody)
 	if c.Authorizer != nil {

@@ -10,27 +10,25 @@ import (
 )
 
 // Source returns the authorizer context of a request: keys with strings, numbers or
-// booleans. Nil means that there is none.
+// booleans. Nil means that there is none. It must read what the adapter or API Gateway
+// wrote, and nothing that a client can send: docs/backends.md has one for each adapter.
 type Source func(*http.Request) map[string]any
 
-// RequestContext is a Source for adapters that pass API Gateway's request context as JSON
-// in a header: the AWS Lambda Web Adapter in X-Amzn-Request-Context,
-// aws-lambda-go-api-proxy in X-Golambdaproxy-Apigw-Context. Both overwrite a header of
-// that name from a client.
-func RequestContext(header string) Source {
-	return func(r *http.Request) map[string]any {
-		values := r.Header.Values(header)
-		if len(values) != 1 {
-			return nil
-		}
-		var c struct {
-			Authorizer map[string]any `json:"authorizer"`
-		}
-		if json.Unmarshal([]byte(values[0]), &c) != nil {
-			return nil
-		}
-		return Authorizer(c.Authorizer)
+// WebAdapter is the Source behind the AWS Lambda Web Adapter. It passes API Gateway's
+// request context as JSON in the header X-Amzn-Request-Context, which it overwrites.
+// Behind anything else a client could send that header.
+func WebAdapter(r *http.Request) map[string]any {
+	values := r.Header.Values("X-Amzn-Request-Context")
+	if len(values) != 1 {
+		return nil
 	}
+	var c struct {
+		Authorizer map[string]any `json:"authorizer"`
+	}
+	if json.Unmarshal([]byte(values[0]), &c) != nil {
+		return nil
+	}
+	return Authorizer(c.Authorizer)
 }
 
 // Authorizer returns the authorizer context within requestContext.authorizer of an event,

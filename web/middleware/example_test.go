@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/akrylysov/algnhsa"
+
 	"tidegate/web/middleware"
 )
 
@@ -49,7 +51,7 @@ func ExampleSettle() {
 	defer dashboard.Close()
 
 	limits := middleware.Middleware{
-		Source:  middleware.RequestContext("X-Amzn-Request-Context"),
+		Source:  middleware.WebAdapter,
 		Settler: &middleware.Settler{URL: "https://tidegate.example/prod", Token: os.Getenv("SETTLE_TOKEN")},
 	}
 	handler := limits.Wrap(http.HandlerFunc(chat)) // adds the fields, answers 429
@@ -79,6 +81,40 @@ func complete(w io.Writer, name string) (tokensUsed int64) {
 	return 500
 }
 
+// ofEvent takes the decision from the event that algnhsa puts into the request's context.
+func ofEvent(r *http.Request) map[string]any {
+	event, _ := algnhsa.APIGatewayV2RequestFromContext(r.Context())
+	if a := event.RequestContext.Authorizer; a != nil {
+		return a.Lambda
+	}
+	return nil
+}
+
+// Behind an adapter that passes the event in the request's context, a decision that the
+// client sends in a header is not believed, whether the call has one or not.
+func TestForgedDecisions(t *testing.T) {
+	limits := middleware.Middleware{Source: ofEvent, Log: slog.New(slog.DiscardHandler)}
+	handler := algnhsa.New(limits.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusOK)
+	})), nil)
+	const forged = `{"authorizer":{"lambda":{"denied":"false"}}}`
+	for authorizer, want := range map[string]int{
+		`{"lambda":{"denied":true,"retryAfter":"4"}}`: http.StatusTooManyRequests,
+		`{"lambda":{"denied":false}}`:                 http.StatusOK,
+		`{"lambda":{}}`:                               http.StatusInternalServerError,
+		`null`:                                        http.StatusInternalServerError,
+	} {
+		event := fmt.Sprintf(`{"version":"2.0","rawPath":"/hello","headers":{"x-amzn-request-context":%q,
+			"x-golambdaproxy-apigw-context":%q,"x-tidegate-denied":"false"},
+			"requestContext":{"domainName":"api.example","http":{"method":"GET","path":"/hello"},
+			"authorizer":%s}}`, forged, forged, authorizer)
+		answer, err := handler.Invoke(t.Context(), []byte(event))
+		if err != nil || !strings.Contains(string(answer), fmt.Sprintf(`"statusCode":%d`, want)) {
+			t.Errorf("%s: got %s, %v, want %d", authorizer, answer, err, want)
+		}
+	}
+}
+
 // The Go code of docs/backends.md is part of the tests in these two files.
 func TestDocumentedCode(t *testing.T) {
 	page, err := os.ReadFile("../../docs/backends.md")
@@ -94,8 +130,8 @@ func TestDocumentedCode(t *testing.T) {
 		tested += dedented(string(text))
 	}
 	blocks := strings.Split(string(page), "```go\n")[1:]
-	if len(blocks) != 3 {
-		t.Fatalf("got %d blocks of Go in docs/backends.md, want 3", len(blocks))
+	if len(blocks) != 4 {
+		t.Fatalf("got %d blocks of Go in docs/backends.md, want 4", len(blocks))
 	}
 	for _, block := range blocks {
 		block, _, _ = strings.Cut(block, "```")

@@ -16,15 +16,19 @@ const texts = [
 const numbers = ["policyVersion", "keyVersion", "limit", "remaining", "reset", "retryAfter"];
 const flags = ["shadowDenied", "degraded"];
 
-// requestContext returns a source that reads API Gateway's request context as JSON from a
-// header. The adapter must overwrite a header of that name from a client, as the AWS
-// Lambda Web Adapter does with X-Amzn-Request-Context.
-function requestContext(header) {
-  return (request) => {
-    const values = valuesOf(request, header);
-    if (values.length !== 1) return undefined;
-    return authorizer(parsed(values[0]).authorizer);
-  };
+// webAdapter is the source behind the AWS Lambda Web Adapter. It passes API Gateway's
+// request context as JSON in the header X-Amzn-Request-Context, which it overwrites.
+// Behind anything else a client could send that header.
+function webAdapter(request) {
+  const values = valuesOf(request, "X-Amzn-Request-Context");
+  if (values.length !== 1) return undefined;
+  return authorizer(parsed(values[0]).authorizer);
+}
+
+// ofEvent returns the source behind an adapter that keeps the event. find returns the
+// event of a request, from what the adapter wrote and never from a header.
+function ofEvent(find) {
+  return (request) => authorizer(find(request)?.requestContext?.authorizer);
 }
 
 // parsed throws an error without the text, which the error of JSON.parse quotes.
@@ -183,7 +187,7 @@ class Limits {
   // third argument.
   lambda(handler) {
     return async (event, context) => {
-      const { call, fields, refusal } = this.#admit(() => authorizer(event?.requestContext?.authorizer));
+      const { call, fields, refusal } = this.#admit(() => ofEvent(() => event)());
       if (!refusal) return withFields(await handler(event, context, call), fields, event);
       const headers = new Map(fields);
       const sent = Object.entries(event?.headers ?? {});
@@ -381,4 +385,4 @@ function retryAfter(headers) {
   return value.endsWith(" GMT") ? Math.max(Date.parse(value) - Date.now(), 0) || 0 : 0;
 }
 
-module.exports = { Limits, Call, Settler, SettleError, requestContext, headers, authorizer };
+module.exports = { Limits, Call, Settler, SettleError, webAdapter, ofEvent, headers };

@@ -9,7 +9,7 @@ const path = require("node:path");
 const { mock, test } = require("node:test");
 const express = require("express");
 const fastify = require("fastify");
-const { Limits, Settler, SettleError, requestContext, headers } = require("./tidegate.cjs");
+const { Limits, Settler, SettleError, webAdapter, ofEvent, headers } = require("./tidegate.cjs");
 
 const table = JSON.parse(fs.readFileSync(path.join(__dirname, "../testdata/conformance.json"), "utf8"));
 const compared = [
@@ -33,8 +33,7 @@ const keys = [
 ];
 
 function optionsOf(c) {
-  const source = c.headers ? headers("X-Tidegate-", ...(c.mapped ?? keys)) :
-    requestContext("X-Amzn-Request-Context");
+  const source = c.headers ? headers("X-Tidegate-", ...(c.mapped ?? keys)) : webAdapter;
   return { source, allowOrigins: c.allowOrigins, log: () => {} };
 }
 
@@ -269,11 +268,32 @@ test("a source that throws", async () => {
 // The content of a request does not reach the log.
 test("a log without the context", async () => {
   const lines = [];
-  const source = requestContext("X-Amzn-Request-Context");
+  const source = webAdapter;
   const app = express();
   app.use(new Limits({ source, log: (...line) => lines.push(line) }).express);
   await over(http.createServer(app), { requestContext: ["secret"] });
   assert.equal(lines[0][1].message, "the authorizer context is not JSON");
+});
+
+// Behind an adapter that keeps the event, as serverless-http does, a decision that the
+// client sends in a header is not believed, whether the call has one or not.
+test("forged decisions", async () => {
+  const forged = { authorizer: { lambda: { denied: false } } };
+  for (const [requestContext, want] of [
+    [{ authorizer: { lambda: { denied: true } } }, 429], [{ authorizer: { denied: "false" } }, 200],
+    [{ authorizer: { lambda: {} } }, 500], [{}, 500], [undefined, 500],
+  ]) {
+    const app = express();
+    app.use((request, _response, next) => {
+      if (requestContext) request.apiGateway = { event: { requestContext } };
+      next();
+    });
+    const source = ofEvent((request) => request.apiGateway?.event);
+    app.use(new Limits({ source, log: () => {} }).express);
+    app.get("/", (_request, response) => response.end("{}"));
+    const answer = await over(http.createServer(app), { ...forged, headers: [["X-Tidegate-denied", "false"]] });
+    assert.equal(answer.status, want);
+  }
 });
 
 // CORS headers that an earlier handler has set are unchanged.

@@ -31,7 +31,7 @@ def nonzero(call):
 
 
 def limits_of(case):
-    source = tidegate.request_context("X-Amzn-Request-Context")
+    source = tidegate.web_adapter
     if "headers" in case:
         source = tidegate.headers("X-Tidegate-", *case.get("mapped", tidegate.KEYS))
     return tidegate.Limits(source, allow_origins=case.get("allowOrigins"), log=SILENT)
@@ -127,6 +127,21 @@ class Requests(unittest.TestCase):
                         self.assertIs(backend, by_lambda)
                     else:
                         self.assertEqual(got, want)
+
+    def test_forged_decisions(self):
+        """Behind an adapter that keeps the event, as Mangum does, no header is believed."""
+        async def app(scope, receive, send):
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+        forged = [(b"x-amzn-request-context", b'{"authorizer":{"lambda":{"denied":false}}}'),
+                  (b"x-tidegate-denied", b"false")]
+        limits = tidegate.Limits(tidegate.of_event(lambda scope: scope["aws.event"]), log=SILENT)
+        for context, want in (({"authorizer": {"lambda": {"denied": True}}}, 429),
+                              ({"authorizer": {"denied": "false"}}, 200),
+                              ({"authorizer": {"lambda": {}}}, 500), ({}, 500), (None, 500)):
+            event = {} if context is None else {"aws.event": {"requestContext": context}}
+            start, _ = call_asgi(limits.asgi(app), {"type": "http", "headers": forged, **event})
+            self.assertEqual(start["status"], want, context)
 
     def test_answers_of_lambda_handlers(self):
         """Fields of a handler's response stay as they are. Payload 2.0 has short responses."""

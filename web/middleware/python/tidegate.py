@@ -33,16 +33,23 @@ KEYS = {
 }
 
 
-def request_context(header):
-    """Returns a source that reads API Gateway's request context as JSON from a header.
+def web_adapter(request):
+    """The source behind the AWS Lambda Web Adapter.
 
-    The adapter must overwrite a header of that name from a client, as the AWS Lambda Web
-    Adapter does with X-Amzn-Request-Context.
+    It passes API Gateway's request context as JSON in the header X-Amzn-Request-Context,
+    which it overwrites. Behind anything else a client could send that header.
     """
-    def source(request):
-        values = _values(request, header)
-        return authorizer(json.loads(values[0])["authorizer"]) if len(values) == 1 else None
-    return source
+    values = _values(request, "X-Amzn-Request-Context")
+    return _authorizer(json.loads(values[0])["authorizer"]) if len(values) == 1 else None
+
+
+def of_event(find):
+    """Returns the source behind an adapter that keeps the event.
+
+    find returns the event of a request, from what the adapter wrote and never from a
+    header: lambda scope: scope["aws.event"] behind Mangum.
+    """
+    return lambda request: _authorizer(find(request)["requestContext"]["authorizer"])
 
 
 def headers(prefix, *mapped):
@@ -64,7 +71,7 @@ def headers(prefix, *mapped):
     return source
 
 
-def authorizer(value):
+def _authorizer(value):
     """Returns the context within requestContext.authorizer of an event.
 
     HTTP APIs with payload format 2.0 have it under lambda, all others directly.
@@ -230,7 +237,7 @@ class Limits:
         @functools.wraps(handler)
         def wrapped(event, context):
             sent = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
-            call, fields, refusal = self._admit(_of_event, event, sent.get("origin"))
+            call, fields, refusal = self._admit(of_event(lambda e: e), event, sent.get("origin"))
             if refusal:
                 status, fields, body = refusal
                 return {"statusCode": status, "headers": dict(fields), "body": body}
@@ -267,10 +274,6 @@ class Limits:
             ("Access-Control-Allow-Origin", allowed),
             ("Access-Control-Expose-Headers", "Retry-After, RateLimit, RateLimit-Policy"),
         ]
-
-
-def _of_event(event):
-    return authorizer(event["requestContext"]["authorizer"])
 
 
 def _missing(fields, names):
