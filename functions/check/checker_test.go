@@ -168,6 +168,28 @@ func TestDecidesWithoutValkey(t *testing.T) {
 	}
 }
 
+// A server without a place for another client refuses the first command of a connection.
+// That is an outage: known callers of an open plan pass.
+func TestDecidesWithoutAPlaceForAClient(t *testing.T) {
+	f := newFunction(t, policy.Plan{Name: "open", Limits: tenADay(), Degraded: policy.Open})
+	secret, unknown := f.key(t, "open"), f.key(t, "open")
+	f.call(t, secret)
+	f.command(t, "CONFIG", "SET", "maxclients", "1")
+	f.command(t, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+	for range 3 {
+		if checked := f.call(t, secret); !checked.Allowed || !checked.Degraded {
+			t.Errorf("a known caller: got %+v, want it allowed without Valkey", checked)
+		}
+		if checked := f.call(t, unknown); checked.Allowed || checked.ID != "" {
+			t.Errorf("an unknown caller: got %+v, want it denied", checked)
+		}
+	}
+	if log := f.log.String(); strings.Contains(log, "check failed") ||
+		!strings.Contains(log, "decided without Valkey") {
+		t.Errorf("got %s, want that it was decided without Valkey", log)
+	}
+}
+
 // When Valkey becomes unavailable, two calls try it, and then one call after each pause
 // of the circuit breaker.
 func TestFewCallsTryAnUnavailableValkey(t *testing.T) {

@@ -92,20 +92,40 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// OwnCode is the code of errors that this project's scripts return: they are about a key,
+// not about the server.
+const OwnCode = "TIDEGATE"
+
 // Unavailable reports whether an error means that Valkey cannot serve such calls now: it
-// was not reached, did not answer in time, or refused because of its state or the user's
-// rights. It returns false for an error about the call itself.
+// was not reached, did not answer in time, or refused a command, for whatever reason. Only
+// what a script found in the keys of the call is no refusal: a value of another type, an
+// error that the script returned (OwnCode), or one in the middle of it.
 func Unavailable(err error) bool {
-	if err == nil {
-		return false
-	}
 	refusal, ok := errors.AsType[*valkey.ValkeyError](err)
-	if !ok {
+	switch {
+	case err == nil, ok && refusal.IsNil():
+		return false
+	case !ok:
 		return true
 	}
-	if refusal.IsNil() {
-		return false
+	text := refusal.Error() // the library leaves out ERR
+	code, _, _ := strings.Cut(text, " ")
+	if code == strings.ToUpper(code) {
+		return code != "WRONGTYPE" && code != OwnCode
 	}
-	code, _, _ := strings.Cut(refusal.Error(), " ") // the library leaves out ERR
-	return code == strings.ToUpper(code) && code != "WRONGTYPE" && code != "NOSCRIPT"
+	return !strings.Contains(text, "user_script:") && !strings.HasPrefix(text, "Error compiling script")
+}
+
+// Refusal returns the code of the server's refusal, such as READONLY or OOM, and ERR for
+// one without a code. It returns "" if err is no refusal. It contains nothing of a call.
+func Refusal(err error) string {
+	refusal, ok := errors.AsType[*valkey.ValkeyError](err)
+	if !ok || refusal.IsNil() {
+		return ""
+	}
+	code, _, _ := strings.Cut(refusal.Error(), " ")
+	if strings.Trim(code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" || code == "" {
+		return "ERR"
+	}
+	return code
 }

@@ -196,27 +196,29 @@ func TestRetryOverARestart(t *testing.T) {
 	}
 }
 
-// An error about the server's state means that Valkey is unavailable; an error about a
-// call does not.
+// Any refusal of the server means that Valkey is unavailable, also one without a code. An
+// error about the keys of a call does not.
 func TestUnavailable(t *testing.T) {
 	client := open(t, valkeytest.Start(t), patient)
-	for text, unavailable := range map[string]bool{
-		"ERR plan 3 does not exist": false, "WRONGTYPE of value": false, "NOSCRIPT at all": false,
-		"OOM command not allowed": true, "CLUSTERDOWN for now": true, "LOADING data": true,
-		"READONLY replica": true, "NOAUTH yet": true,
-		"NOPERM for this": true, "BUSY with a script": true, "TRYAGAIN later": true, "MASTERDOWN link": true,
+	reply := func(text string) string { return "return redis.error_reply('" + text + "')" }
+	for script, unavailable := range map[string]bool{
+		reply(OwnCode + " plan 3 does not exist"): false, reply("WRONGTYPE of value"): false,
+		"error('not a program')": false, "return redis.call('INCRBY', 'text', 1)": false,
+		"return redis.call('HGET', 'text', 'f')": false, "return 1 + nil": false,
+		reply("OOM command not allowed"): true, reply("CLUSTERDOWN for now"): true,
+		reply("LOADING data"): true, reply("NOAUTH yet"): true, reply("NOPERM for this"): true,
+		reply("BUSY with a script"): true, reply("TRYAGAIN later"): true, reply("MASTERDOWN link"): true,
+		reply("NOSCRIPT at all"): true, reply("MISCONF of disk"): true,
+		reply("ERR max number of clients reached"):                       true,
+		reply("ERR max number of clients + cluster connections reached"): true,
+		reply("ERR unknown command EVALSHA, with args beginning with: "): true,
+		reply("ERR upstream failure"):                                    true, reply("ERR"): true,
+		reply("READONLY replica"): true, // ends the connection
 	} {
-		err := client.Do(t.Context(), client.B().Eval().Script("return redis.error_reply(ARGV[1])").Numkeys(
-			0).Arg(text).Build()).Error()
-		if got := Unavailable(fmt.Errorf("check: %w", err)); got != unavailable {
+		_ = client.Do(t.Context(), client.B().Set().Key("text").Value("x").Build())
+		err := client.Do(t.Context(), client.B().Eval().Script(script).Numkeys(0).Build()).Error()
+		if got := Unavailable(fmt.Errorf("check: %w", err)); err == nil || got != unavailable {
 			t.Errorf("Unavailable(%v) = %t, want %t", err, got, unavailable)
-		}
-		if text == "READONLY replica" { // which ends the connection
-			if _, err := Retry(t.Context(), func(ctx context.Context) (int, error) {
-				return 0, client.Do(ctx, client.B().Ping().Build()).Error()
-			}); err != nil {
-				t.Fatal(err)
-			}
 		}
 	}
 	missing := client.Do(t.Context(), client.B().Get().Key("k").Build()).Error()

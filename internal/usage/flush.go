@@ -6,13 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/lua"
+	"tidegate/internal/store"
 )
 
 // maxRounds is how many times a flush sends records that are not stored yet. The second
@@ -153,17 +152,10 @@ func parseReply(result valkey.ValkeyResult) (refused int64, rising floors, err e
 	return numbers[0], floors(numbers[1:]), nil
 }
 
-// unexecuted are the error codes of servers that did not execute a command.
-var unexecuted = []string{
-	"NOSCRIPT", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY", "BUSY",
-	"OOM", "NOAUTH", "MISCONF", "NOREPLICAS",
-}
-
 // notExecuted reports whether the server surely did nothing.
 func notExecuted(err error) bool {
 	if refusal, ok := errors.AsType[*valkey.ValkeyError](err); ok {
-		code, _, _ := strings.Cut(refusal.Error(), " ")
-		return slices.Contains(unexecuted, code)
+		return store.Unavailable(refusal)
 	}
 	operation, ok := errors.AsType[*net.OpError](err)
 	return errors.Is(err, valkey.ErrNoSlot) || ok && operation.Op == "dial"

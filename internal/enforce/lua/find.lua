@@ -71,7 +71,7 @@ if not prog then
   local marks, group = 0, ''
   if record then
     if byte(record, 1) ~= 2 then
-      return redis.error_reply('ERR the record was written by another version of Tidegate: '
+      return redis.error_reply('TIDEGATE the record was written by another version of Tidegate: '
         .. 'delete the key or save it again')
     end
     local hash = ARGV[1]
@@ -161,7 +161,7 @@ if not prog then
   end
   if not entry then
     if not of_plan then
-      return redis.error_reply('ERR plan ' .. plan .. ' does not exist')
+      return redis.error_reply('TIDEGATE plan ' .. plan .. ' does not exist')
     end
     entry, source = of_plan, '\0'
   elseif of_plan then -- the limits of the plan go on counting
