@@ -156,7 +156,8 @@ func newDashboard(
 	crossings := crossing.NewStore(client, log)
 	crossings.Target = c.CrossingsTarget
 	registered := app.NewRegistry(keys, calls)
-	health := &storeHealth{ping: sessions.Ping, sync: keys.Sync, log: log, now: time.Now}
+	health := &storeHealth{writable: keys.Writable, usable: keys.Usable, sync: keys.Sync, log: log,
+		now: time.Now}
 	if changes != nil {
 		health.journal = &journalHealth{Journal: changes, keys: registered,
 			restores: c.JournalRestore == restoreAlways, retention: c.AuditRetention, log: log}
@@ -164,11 +165,16 @@ func newDashboard(
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout+c.ValkeyConnectTimeout)
 	defer cancel()
 	health.repair(ctx)
+	eviction := store.Eviction(ctx, client, c.ValkeyURL)
+	if eviction != "" {
+		log.WarnContext(ctx, "Valkey may evict keys and policies: set its maxmemory-policy to volatile-lfu",
+			"maxmemory_policy", eviction)
+	}
 	return server.New(settings, server.Services{
 		Keys: registered, Checker: checker, Usage: calls,
 		Crossings: crossings,
 		Sessions:  sessions, Tokens: tokens, Logins: logins, Owners: owners, Journal: changes,
-		Pepper: c.pepper, Ready: health.ready, Log: log,
+		Pepper: c.pepper, Ready: health.ready, Eviction: eviction, Log: log,
 		StoreVersion: func(ctx context.Context) (string, error) { return store.Version(ctx, client) },
 	})
 }

@@ -16,34 +16,56 @@ import (
 // syncPause is the minimum time between two repairs of the policies' copies.
 const syncPause = time.Minute
 
-// storeHealth reports whether Valkey responds. At intervals it checks the journal and
-// repairs the policies' copies, which a failover may leave different.
+// storeHealth reports whether checks can work with Valkey. At intervals it checks the
+// journal and repairs the policies' copies, which a failover may leave different.
 type storeHealth struct {
-	ping, sync func(context.Context) error
-	journal    *journalHealth // nil without a journal
-	log        *slog.Logger
-	now        func() time.Time
+	// writable and usable try what a check needs: a write, and the policies.
+	writable, usable func(context.Context) error
+	sync             func(context.Context) error
+	journal          *journalHealth // nil without a journal
+	log              *slog.Logger
+	now              func() time.Time
 
-	mu       sync.Mutex
-	repaired time.Time
+	mu        sync.Mutex
+	repaired  time.Time
+	repairing bool
 }
 
-// ready returns nil if Valkey responds, for health checks. Copies that cannot be repaired
-// are no error.
+// Times of ready.
+const (
+	repairWait = 200 * time.Millisecond // in which a repair acts on the result
+	repairTime = 10 * time.Second       // of a repair, which goes on after the answer
+)
+
+// ready returns nil if checks can work with Valkey, for health checks. Copies that cannot
+// be repaired are no error as long as there are some. A repair may take longer than the
+// request: ready waits for it only a moment.
 func (h *storeHealth) ready(ctx context.Context) error {
-	if err := h.ping(ctx); err != nil {
+	if err := h.writable(ctx); err != nil {
 		return err
 	}
-	h.repair(ctx)
-	return nil
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), repairTime)
+		defer cancel()
+		h.repair(ctx)
+	}()
+	select {
+	case <-done:
+	case <-time.After(repairWait):
+	case <-ctx.Done():
+	}
+	return h.usable(ctx)
 }
 
 // repair syncs the policies' copies, at most once in syncPause. It checks the journal
 // first: the copies must not be repaired while keys are missing.
 func (h *storeHealth) repair(ctx context.Context) {
-	if !h.due() {
+	if !h.begin() {
 		return
 	}
+	defer h.end()
 	if h.journal != nil && h.journal.check(ctx) {
 		h.repairAgain()
 	}
@@ -59,15 +81,22 @@ func (h *storeHealth) repairAgain() {
 	h.repaired = time.Time{}
 }
 
-func (h *storeHealth) due() bool {
+// begin reports whether a repair is due and none is under way.
+func (h *storeHealth) begin() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.now()
-	if pause := now.Sub(h.repaired); pause >= 0 && pause < syncPause {
+	if pause := now.Sub(h.repaired); h.repairing || pause >= 0 && pause < syncPause {
 		return false
 	}
-	h.repaired = now
+	h.repaired, h.repairing = now, true
 	return true
+}
+
+func (h *storeHealth) end() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.repairing = false
 }
 
 // journalTime is the time for the journal at a start or in a request of /healthz. The

@@ -6,9 +6,11 @@ import (
 	"log/slog"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/audit"
 	"tidegate/internal/limiter"
@@ -16,6 +18,8 @@ import (
 	"tidegate/internal/registry"
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/storetest"
+	"tidegate/internal/testing/valkeytest"
+	"tidegate/internal/testing/waiting"
 )
 
 // At its start the function repairs copies of the policies that a failover left
@@ -46,7 +50,11 @@ func seeded(t *testing.T, server *miniredis.Miniredis) *registry.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := storetest.Connect(t, c.ValkeyURL)
+	return savePlan(t, c, storetest.Connect(t, c.ValkeyURL))
+}
+
+func savePlan(t *testing.T, c settings, client valkey.Client) *registry.Store {
+	t.Helper()
 	keys := registry.NewStore(client, c.pepper)
 	plan := policy.Plan{Name: "free", Limits: []limiter.Limit{{Requests: 1, Window: time.Minute}}}
 	if _, err := keys.SaveSet(
@@ -65,9 +73,10 @@ func TestHealthRepairsOnceAMinute(t *testing.T) {
 	var unavailable error
 	syncs, clock := 0, time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 	w := &storeHealth{
-		ping: func(context.Context) error { return unavailable },
-		sync: func(context.Context) error { syncs++; return errors.New("one shard is unavailable") },
-		log:  slog.New(slog.DiscardHandler), now: func() time.Time { return clock },
+		writable: func(context.Context) error { return unavailable },
+		usable:   func(context.Context) error { return nil },
+		sync:     func(context.Context) error { syncs++; return errors.New("one shard is unavailable") },
+		log:      slog.New(slog.DiscardHandler), now: func() time.Time { return clock },
 	}
 	for _, step := range []struct {
 		after       time.Duration
@@ -82,4 +91,76 @@ func TestHealthRepairsOnceAMinute(t *testing.T) {
 			t.Errorf("%+v: got %v after %d syncs", step, err, syncs)
 		}
 	}
+}
+
+// A repair that takes long does not delay the answer, goes on after it, and is not begun
+// again meanwhile.
+func TestHealthWithASlowRepair(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		syncs, finished := 0, false
+		w := &storeHealth{
+			writable: func(context.Context) error { return nil }, usable: func(context.Context) error { return nil },
+			sync: func(ctx context.Context) error {
+				syncs++
+				time.Sleep(repairTime - time.Second)
+				finished = ctx.Err() == nil
+				return ctx.Err()
+			},
+			log: slog.New(slog.DiscardHandler), now: time.Now,
+		}
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		if err := w.ready(ctx); err != nil || time.Since(began) > 300*time.Millisecond {
+			t.Errorf("got %v after %s, want no error within 300 ms", err, time.Since(began))
+		}
+		if err := w.ready(ctx); err != nil || syncs != 1 {
+			t.Errorf("got %v and %d repairs, want one", err, syncs)
+		}
+		time.Sleep(repairTime)
+		if !finished {
+			t.Error("the repair ended with the request")
+		}
+	})
+}
+
+// A server can answer a PING while every check is denied. /healthz then says why.
+func TestHealthTriesWhatACheckNeeds(t *testing.T) {
+	server := valkeytest.Start(t)
+	admin := storetest.Connect(t, server)
+	command := func(words ...string) {
+		t.Helper()
+		if err := admin.Do(t.Context(), admin.B().Arbitrary(words...).Build()).Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	command("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+	c, err := readConfig(environment("VALKEY_URL=" + server))
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler, err := newConnector(c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants := func(status int, text string) {
+		t.Helper()
+		waiting.Until(t, text, func() bool {
+			w := get(handler, "/healthz")
+			return w.Code == status && w.Body.String() == "alive\n"+text
+		})
+	}
+	wants(http.StatusServiceUnavailable, "store ready\npolicies missing\n")
+	savePlan(t, c, admin)
+	wants(http.StatusOK, "store ready\neviction allkeys-lru\n")
+	command("REPLICAOF", "127.0.0.1", "1")
+	wants(http.StatusServiceUnavailable, "store READONLY\n")
+	command("REPLICAOF", "NO", "ONE")
+	command("CONFIG", "SET", "maxmemory-policy", "noeviction")
+	command("CONFIG", "SET", "maxmemory", "1")
+	wants(http.StatusServiceUnavailable, "store OOM\n")
+	command("CONFIG", "SET", "maxmemory", "0")
+	wants(http.StatusOK, "store ready\neviction allkeys-lru\n")
+	command("FLUSHALL")
+	wants(http.StatusServiceUnavailable, "store ready\npolicies missing\n")
 }

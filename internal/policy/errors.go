@@ -17,6 +17,9 @@ var (
 	ErrRefused = errors.New("caller is refused")
 	// ErrNotFound means that no key has this id.
 	ErrNotFound = errors.New("no such key")
+	// ErrMissing means that checks find no policies: none was saved yet, or the server lost
+	// them.
+	ErrMissing = errors.New("policies are missing")
 	// ErrConflict means that the subject changed since the version that an edit was based
 	// on. Nothing was written.
 	ErrConflict = errors.New("changed meanwhile")

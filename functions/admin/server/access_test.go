@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"tidegate/functions/admin/auth/session"
 	"tidegate/functions/admin/auth/token"
 	"tidegate/functions/admin/server"
+	"tidegate/internal/policy"
 	"tidegate/internal/testing/sitetest"
 )
 
@@ -426,9 +428,14 @@ func TestHealth(t *testing.T) {
 	if got := s.Get("/healthz").Wants(t, http.StatusOK); got.Body != "alive\nstore ready\n" {
 		t.Errorf("got %q, want a ready store", got.Body)
 	}
-	answer = errors.New("dial tcp 10.1.2.3:6379: refused")
-	if got := s.Get("/healthz").Wants(t, http.StatusServiceUnavailable); got.Body != "alive\nstore away\n" {
-		t.Errorf("got %q, want no cause", got.Body)
+	for text, err := range map[string]error{
+		"store away\n":                    errors.New("dial tcp 10.1.2.3:6379: refused"),
+		"store ready\npolicies missing\n": fmt.Errorf("%w in 3 of 256 parts", policy.ErrMissing),
+	} {
+		answer = err
+		if got := s.Get("/healthz").Wants(t, http.StatusServiceUnavailable); got.Body != "alive\n"+text {
+			t.Errorf("got %q, want %q and no cause", got.Body, text)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +26,9 @@ import (
 	"tidegate/internal/crossing"
 	"tidegate/internal/enforce"
 	"tidegate/internal/journal"
+	"tidegate/internal/policy"
 	"tidegate/internal/proxies"
+	"tidegate/internal/store"
 	"tidegate/internal/usage"
 )
 
@@ -70,8 +73,10 @@ type Services struct {
 	Journal   *journal.Journal // nil for none
 	// Pepper gives the keys of page.Sealer.
 	Pepper apikey.Pepper
-	// Ready returns nil if Valkey responds.
+	// Ready returns nil if checks can work with Valkey.
 	Ready func(context.Context) error
+	// Eviction is Valkey's maxmemory-policy if it may evict keys and policies; else empty.
+	Eviction string
 	// StoreVersion returns Valkey's name and version.
 	StoreVersion func(context.Context) (string, error)
 	Log          *slog.Logger
@@ -159,18 +164,24 @@ func CheckBasePath(p string) error {
 
 const healthDeadline = 500 * time.Millisecond
 
-// health reports whether Valkey responds within healthDeadline. It reveals nothing else,
-// since anybody may request it.
+// health reports whether checks can work with Valkey, within healthDeadline. It reveals
+// the kind of refusal and nothing else, since anybody may request it.
 func (s *server) health(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), healthDeadline)
 	defer cancel()
-	status, word := http.StatusOK, "ready"
+	status, text := http.StatusOK, "alive\nstore ready\n"
+	if s.Eviction != "" {
+		text += "eviction " + s.Eviction + "\n"
+	}
 	if err := s.Ready(ctx); err != nil {
 		s.Log.Warn("health", "cause", err)
-		status, word = http.StatusServiceUnavailable, "away"
+		status, text = http.StatusServiceUnavailable, "alive\nstore "+cmp.Or(store.Refusal(err), "away")+"\n"
+		if errors.Is(err, policy.ErrMissing) {
+			text = "alive\nstore ready\npolicies missing\n"
+		}
 		w.Header().Set("Retry-After", page.StoreRetryAfter)
 	}
-	writeText(w, status, "alive\nstore "+word+"\n")
+	writeText(w, status, text)
 	return nil
 }
 

@@ -109,14 +109,6 @@ func (s *Store) end(key string) valkey.Completed {
 		Build().ToRetryable()
 }
 
-// Ping returns nil if Valkey answers.
-func (s *Store) Ping(ctx context.Context) error {
-	if err := s.client.Do(ctx, s.client.B().Ping().Build().ToRetryable()).Error(); err != nil {
-		return fmt.Errorf("ping: %w", err)
-	}
-	return nil
-}
-
 // Find is FindCtx for callers without a context.
 func (s *Store) Find(token string) ([]byte, bool, error) {
 	return s.FindCtx(context.Background(), token)
