@@ -171,11 +171,3 @@ func TestDenialsOfAFlood(t *testing.T) {
 
 // plainStruct has a credential in a field, which JSON encoding shows.
 type plainStruct struct{ Key string }
-
-func BenchmarkDenialOmitted(b *testing.B) {
-	d := NewDenials(slog.New(slog.DiscardHandler), time.Minute, func() time.Time { return noon })
-	b.ReportAllocs()
-	for b.Loop() {
-		d.Log(b.Context(), Denial{KeyID: "a", Rule: "plan free", Limit: "10 per 10 seconds"})
-	}
-}

@@ -256,26 +256,3 @@ func TestMetricsDoNotAllocate(t *testing.T) {
 		t.Errorf("got %v allocations, want 0", n)
 	}
 }
-
-func BenchmarkRecord(b *testing.B) {
-	now := noon
-	m := newMetrics(b, io.Discard, &now)
-	b.ReportAllocs()
-	for b.Loop() {
-		m.Record(Check{Store: time.Millisecond, Remaining: 50, Limit: 100})
-	}
-}
-
-func BenchmarkLine(b *testing.B) {
-	now := noon
-	m := newMetrics(b, io.Discard, &now)
-	b.ReportAllocs()
-	for b.Loop() {
-		for range maxLatencies {
-			m.Record(Check{Store: 1234 * time.Microsecond, Remaining: 50, Limit: 100})
-		}
-		if err := m.Flush(); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

@@ -203,61 +203,6 @@ func TestRecordDoesNotAllocate(t *testing.T) {
 	}
 }
 
-func BenchmarkRecord(b *testing.B) {
-	for _, subjects := range []int{1, 1000} {
-		b.Run(fmt.Sprintf("subjects=%d", subjects), func(b *testing.B) {
-			r := recorderAt(noon)
-			all := make([]Outcome, subjects)
-			for i := range all {
-				all[i] = Outcome{Subject: id(i), Registered: true, Time: noon}
-			}
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				r.Record(all[i%subjects])
-			}
-		})
-	}
-}
-
-// BenchmarkFlush measures what a Batch of 1,000 subjects in all buckets costs: the client
-// to build it, and the server to execute it.
-func BenchmarkFlush(b *testing.B) {
-	client := connect(b, valkeytest.Start(b))
-	for _, fresh := range []bool{false, true} {
-		b.Run(fmt.Sprintf("newMinute=%t", fresh), func(b *testing.B) {
-			now, building := noon, time.Duration(0)
-			r := NewRecorder(Options{}, func() time.Time { return now })
-			record := func() {
-				for i := range 1000 {
-					r.Record(Outcome{Subject: id(i), Registered: true, Time: now})
-				}
-			}
-			for range 12 { // later calls of a subject are noted
-				record()
-				flush(b, r, client)
-			}
-			before := scriptMicros(b, client)
-			for b.Loop() {
-				if fresh {
-					now = now.Add(time.Minute)
-				}
-				record()
-				start := time.Now()
-				batch := r.Drain(now)
-				commands := batch.Commands(client)
-				building += time.Since(start)
-				if report := batch.Acknowledge(client.DoMulti(b.Context(),
-					commands...)); report.Stored != 1000 {
-					b.Fatalf("%+v", report)
-				}
-			}
-			b.ReportMetric((scriptMicros(b, client)-before)/float64(b.N)/1000, "server-µs/subject")
-			b.ReportMetric(float64(building.Microseconds())/float64(b.N)/1000, "client-µs/subject")
-			b.ReportMetric(0, "ns/op")
-		})
-	}
-}
-
 // scriptMicros returns the time that the server has spent in scripts.
 func scriptMicros(tb testing.TB, client valkey.Client) float64 {
 	tb.Helper()
