@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
 	"strings"
@@ -41,7 +42,7 @@ type Fault struct {
 	Jitter time.Duration
 	// Rate is the number of bytes of replies in a second; 0 for no bound.
 	Rate   int
-	Silent bool // replies do not arrive
+	Silent bool // replies arrive when the fault ends, as after lost packets
 	Reset  bool // replies are replaced by an RST
 	Refuse bool // requests end their connection
 }
@@ -264,7 +265,7 @@ func (p *Proxy) reply(l *link, data []byte) ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case l.silent, p.fault.Silent:
+	case l.silent:
 		return nil, nil
 	case p.fault.Reset:
 		reset(l.client)
@@ -304,6 +305,9 @@ func (p *Proxy) awaitDelay(l *link, n int) {
 	}
 	l.replied = true
 	p.mu.Unlock()
+	if f.Silent {
+		delay = math.MaxInt64
+	}
 	if delay <= 0 {
 		return
 	}
