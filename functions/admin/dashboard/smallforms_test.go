@@ -26,8 +26,8 @@ func TestRareSettingsAreFolded(t *testing.T) {
 	}
 	all := len(folded.FindAllString(s.Get("/policies/rules/new").Wants(t, http.StatusOK).Body, -1)) +
 		len(folded.FindAllString(s.Get("/policies/plans/new").Wants(t, http.StatusOK).Body, -1))
-	if all != 7 {
-		t.Errorf("the forms fold %d settings, want 7", all)
+	if all != 6 {
+		t.Errorf("the forms fold %d settings, want 6", all)
 	}
 	rule := fields("version", "1", "name", "search", "path", "/search", "cost", "5", "mode", "enforce",
 		"overdraw", "owe", "reason", "test", "action", "preview")
