@@ -395,9 +395,9 @@ func TestStartInvalidJob(t *testing.T) {
 	j := newJobs(t, 2)
 	var invalid *policy.InvalidError
 	for name, job := range map[string]app.Job{
-		"limit": {KeyChange: app.KeyChange{Do: app.Override, Override: &policy.Override{Reason: "x"}}},
-		"plan":  {KeyChange: app.KeyChange{Do: app.Plan}, Plan: "none"},
-		"ban":   {KeyChange: app.KeyChange{Do: app.Ban, Until: time.Now().Add(-time.Second)}},
+		"no reason": {KeyChange: app.KeyChange{Do: app.Override, Override: &policy.Override{}}},
+		"plan":      {KeyChange: app.KeyChange{Do: app.Plan}, Plan: "none"},
+		"ban":       {KeyChange: app.KeyChange{Do: app.Ban, Until: time.Now().Add(-time.Second)}},
 		"expiry": {KeyChange: app.KeyChange{Do: app.SetExpiry,
 			Until: time.Now().Add(-time.Second)}},
 		"no tags":  {KeyChange: app.KeyChange{Do: app.AddTags}},
