@@ -180,8 +180,8 @@ func (a *arena) copyState(b *testing.B, c *contender, v verdict, level, stride i
 	for _, key := range keys {
 		for i := level; i < c.callers(); i += stride {
 			to := strings.ReplaceAll(key, t.place, v.caller(i))
-			copies = append(copies, fmt.Appendf(nil, "*4\r\n$4\r\nCOPY\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n$7\r\nREPLACE\r\n",
-				len(key), key, len(to), to))
+			const format = "*4\r\n$4\r\nCOPY\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n$7\r\nREPLACE\r\n"
+			copies = append(copies, fmt.Appendf(nil, format, len(key), key, len(to), to))
 		}
 	}
 	if err := errors.Join(a.pipes.choose(c.database), a.pipes.send(copies, 1)); err != nil {

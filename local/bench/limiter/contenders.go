@@ -31,11 +31,14 @@ var (
 // take makes one call of a caller and reports whether it is allowed.
 type take func(ctx context.Context, caller string) (allowed bool, err error)
 
+// connect connects a contender. It returns what makes calls within a limit.
+type connect func(*contender, *site) (func(most int64) (take, error), error)
+
 // contender is a limiter under measurement, or a plain command for comparison. It has a
 // database of its own, so that all hash tables have the same size.
 type contender struct {
 	name    string
-	connect func(*contender, *site) (func(most int64) (take, error), error)
+	connect connect
 
 	most     int64 // limit of the callers whose calls are allowed
 	full     int64 // limit of the callers whose calls are denied; 0 if every call is allowed
@@ -52,7 +55,7 @@ type contender struct {
 // contenders returns all contenders. Most counters are measured with a full limit of 1,
 // which stays full during a run.
 func contenders() []*contender {
-	ours := func(algorithm limiter.Algorithm) func(*contender, *site) (func(int64) (take, error), error) {
+	ours := func(algorithm limiter.Algorithm) connect {
 		return tidegate(func(window time.Duration, most int64) []limiter.Limit {
 			return []limiter.Limit{{Requests: most, Window: window, Algorithm: algorithm}}
 		})
@@ -61,7 +64,8 @@ func contenders() []*contender {
 		{name: "ping", connect: ping},
 		{name: "evalsha", connect: evalsha},
 		{name: "log100", connect: ours(limiter.Log), most: 100, full: 100, from: 10, to: 60},
-		{name: "log10000", connect: ours(limiter.Log), most: 10_000, full: 10_000, from: 1_000, to: 6_000, fewer: 100},
+		{name: "log10000", connect: ours(limiter.Log), most: 10_000, full: 10_000, from: 1_000, to: 6_000,
+			fewer: 100},
 		{name: "three_logs", connect: tidegate(threeLogs), most: 100, full: 100, from: 10, to: 60},
 		{name: "counter", connect: ours(limiter.Counter), most: 100, full: 1, windows: true},
 		{name: "token_bucket", connect: ours(limiter.TokenBucket), most: 100, full: 1, from: 75, to: 75},
@@ -156,7 +160,7 @@ func evalsha(c *contender, s *site) (func(int64) (take, error), error) {
 
 // tidegate is our limiter.
 func tidegate(limits func(window time.Duration, most int64) []limiter.Limit,
-) func(*contender, *site) (func(int64) (take, error), error) {
+) connect {
 	return func(c *contender, s *site) (func(int64) (take, error), error) {
 		client, err := s.valkeyGo(c)
 		return func(most int64) (take, error) {

@@ -121,7 +121,8 @@ func openPipes(s *site) (pipes, error) {
 			return nil, err
 		}
 		s.closers = append(s.closers, func() { _ = conn.Close() })
-		p = append(p, bufio.NewReadWriter(bufio.NewReaderSize(conn, 64<<10), bufio.NewWriterSize(conn, 1<<20)))
+		p = append(p, &bufio.ReadWriter{Reader: bufio.NewReaderSize(conn, 64<<10),
+			Writer: bufio.NewWriterSize(conn, 1<<20)})
 	}
 	return p, nil
 }

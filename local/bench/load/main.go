@@ -195,8 +195,9 @@ func (l *load) report(out io.Writer, when schedule, interrupted bool) (good bool
 	unsent, stopped := 0, ", interrupted"
 	if !interrupted {
 		stopped = ""
-		due := sort.Search(int(l.rate*l.duration.Seconds())+2, func(n int) bool { return when(int64(n)) >= l.duration })
-		unsent = due - len(l.made)
+		most := int(l.rate*l.duration.Seconds()) + 2
+		due := sort.Search(most, func(n int) bool { return when(int64(n)) >= l.duration })
+		unsent = max(0, due+len(l.keys)-len(l.made)) // probe made a call with each key
 	}
 	unexpected := 0
 	for _, c := range l.made {
@@ -204,13 +205,17 @@ func (l *load) report(out io.Writer, when schedule, interrupted bool) (good bool
 			unexpected++
 		}
 	}
-	_, _ = fmt.Fprintf(out, "\n%s: %g calls a second for %s%s; %d calls, statuses %v, %d never sent, %d unexpected\n",
+	_, _ = fmt.Fprintf(out,
+		"\n%s: %g calls a second for %s%s; %d calls, statuses %v, %d never sent, %d unexpected\n",
 		l.scenario, l.rate, l.duration, stopped, len(l.made), l.codes, unsent, unexpected)
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	_, _ = fmt.Fprintln(t, "\nlatency\tp50\tp90\tp99\tp99.9\tmax\t")
-	for name, m := range map[string]vegeta.LatencyMetrics{"from when due": l.due, "from when sent": l.sent} {
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t\n", name, round(m.Quantile(.5)), round(m.Quantile(.9)),
-			round(m.Quantile(.99)), round(m.Quantile(.999)), round(m.Max))
+	for _, m := range []struct {
+		name string
+		vegeta.LatencyMetrics
+	}{{"from when due", l.due}, {"from when sent", l.sent}} {
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t\n", m.name, round(m.Quantile(.5)),
+			round(m.Quantile(.9)), round(m.Quantile(.99)), round(m.Quantile(.999)), round(m.Max))
 	}
 	p := prove(l.callers, l.made)
 	p.print(t)

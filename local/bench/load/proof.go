@@ -152,7 +152,8 @@ func (p *proof) verdict() string {
 	text := fmt.Sprintf("No rolling window was above its limit (%d limits of callers).", of)
 	switch {
 	case over > 0:
-		text = fmt.Sprintf("BROKEN: %d of %d limits of callers had a rolling window above the limit.", over, of)
+		text = fmt.Sprintf("BROKEN: %d of %d limits of callers had a rolling window above the limit.",
+			over, of)
 	case of == 0:
 		text = "The limits are unknown: the answers have no RateLimit-Policy."
 	}

@@ -107,7 +107,8 @@ func (l *load) probe(ctx context.Context) error {
 		}
 		r.Latency, r.Code = time.Since(r.Timestamp), uint16(response.StatusCode)
 		if k := kindOf(r.Code, r.Body); !l.callers[i].expects(k) {
-			return fmt.Errorf("the target answers %d to key %d, which must be allowed or over a limit", r.Code, i+1)
+			return fmt.Errorf("the target answers %d to key %d, which must be allowed or over a limit",
+				r.Code, i+1)
 		}
 		l.callers[i].limits = policiesIn(response.Header)
 		l.add(r)

@@ -103,7 +103,8 @@ func rules() []rule {
 		rule{"Memory/* B/caller", "limiter.*.bytes", "bytes", 1, ""},
 		rule{"Answer/* package-MiB", "check.*_package_mib", "MiB", 1, ""})
 	for _, m := range []rule{
-		{"ColdStart/* p50-ns", "coldstart_ms", "ms", 1e-6, ""}, {"Answer/* p50-ns", "p50_us", "µs", 1e-3, ""},
+		{"ColdStart/* p50-ns", "coldstart_ms", "ms", 1e-6, ""},
+		{"Answer/* p50-ns", "p50_us", "µs", 1e-3, ""},
 		{"Answer/* p99-ns", "p99_us", "µs", 1e-3, ""}, {"Answer/* rss-MiB", "rss_mib", "MiB", 1, ""},
 	} {
 		name, _, _ := strings.Cut(m.figure, "_")

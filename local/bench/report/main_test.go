@@ -38,7 +38,8 @@ func TestFigures(t *testing.T) {
 	for name, want := range map[string]float64{
 		"limiter.log100.rate_vs_evalsha": .4, "limiter.log100.denied_rate_vs_evalsha": .5,
 		"limiter.log100.cpu_us": 2.2, "limiter.log100.p50_vs_ping": 1.5, "limiter.log100.allocs": 5,
-		"limiter.log100.bytes": 600, "check.ours_p50_us": 300, "check.jwt_ours_p50_us": 400, "check.p50_vs_node": 1.5,
+		"limiter.log100.bytes": 600,
+		"check.ours_p50_us":    300, "check.jwt_ours_p50_us": 400, "check.p50_vs_node": 1.5,
 		"check.rss_vs_node": 8, "check.coldstart_vs_node": 12, "check.server_vs_evalsha": 2,
 		"check.recorded_vs_evalsha": 1.4, "check.server_us": 10,
 	} {

@@ -52,7 +52,8 @@ func newFleet(ctx context.Context, server *bench.Server, records bool) (fleet, e
 }
 
 // run makes checks as long as more returns true. The calls take turns.
-func (f fleet) run(ctx context.Context, calls []enforce.Call, more func(int) bool) (made, allowed int64, err error) {
+func (f fleet) run(ctx context.Context, calls []enforce.Call, more func(int) bool) (
+	made, allowed int64, err error) {
 	var all, passed atomic.Int64
 	err = bench.Concurrently(len(f), more, func(worker, i int) error {
 		ok, err := f[worker].check(ctx, calls[i%len(calls)])
@@ -71,9 +72,8 @@ func (e *environment) check(ctx context.Context, call enforce.Call) (allowed boo
 	var with *enforce.Piggyback
 	if e.usage != nil {
 		if batch := e.usage.Batch(time.Now()); batch != nil {
-			with = enforce.NewPiggyback(e.client, batch.Commands(e.client), func(results []valkey.ValkeyResult) {
-				batch.Acknowledge(results)
-			})
+			acknowledge := func(results []valkey.ValkeyResult) { batch.Acknowledge(results) }
+			with = enforce.NewPiggyback(e.client, batch.Commands(e.client), acknowledge)
 		}
 	}
 	result, err := e.checker.Check(ctx, call, with)
@@ -103,7 +103,8 @@ type cost struct {
 
 // measure makes calls that are all allowed, or all denied, as fast as the fleet can. It
 // returns the run with the median processor time.
-func (f fleet) measure(ctx context.Context, o options, s *bench.Server, calls []enforce.Call, allowed bool) (cost, error) {
+func (f fleet) measure(ctx context.Context, o options, s *bench.Server, calls []enforce.Call,
+	allowed bool) (cost, error) {
 	var runs []cost
 	for range o.repeats {
 		var made, passed int64

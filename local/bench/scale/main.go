@@ -42,7 +42,8 @@ func main() {
 	if *short {
 		o = options{o.keys / 100, o.admin, time.Second / 4, 1, 1_000, 3, 3}
 	}
-	measure := map[string]func(context.Context, options) ([]bench.Figure, error){"pages": pages, "sizes": sizes}[flag.Arg(0)]
+	measure := map[string]func(context.Context, options) ([]bench.Figure, error){
+		"pages": pages, "sizes": sizes}[flag.Arg(0)]
 	if measure == nil || flag.NArg() != 1 {
 		fmt.Fprintln(os.Stderr, "scale: the argument after the flags must be pages or sizes")
 		os.Exit(2)

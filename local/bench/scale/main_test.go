@@ -15,11 +15,13 @@ import (
 // The program runs, and gives the figures that the documents cite.
 func TestFigures(t *testing.T) {
 	admin := filepath.Join(t.TempDir(), "bootstrap")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-C", "../../..", "-tags", "lambda.norpc", "-o",
-		admin, "./functions/admin").CombinedOutput(); err != nil {
+	build := exec.CommandContext(t.Context(), "go", "build", "-C", "../../..", "-tags", "lambda.norpc",
+		"-o", admin, "./functions/admin")
+	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	o := options{keys: 600, admin: admin, slice: 50 * time.Millisecond, repeats: 1, callers: 200, rounds: 1, starts: 1}
+	o := options{keys: 600, admin: admin, slice: 50 * time.Millisecond, repeats: 1, callers: 200, rounds: 1,
+		starts: 1}
 	for _, c := range []struct {
 		measure func(context.Context, options) ([]bench.Figure, error)
 		want    []string

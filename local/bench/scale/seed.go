@@ -40,7 +40,9 @@ func newSeed(ctx context.Context, o options) (*seed, error) {
 	s := &seed{Server: server, calls: make([]enforce.Call, o.keys),
 		random: rand.New(rand.NewPCG(1, 2))} //nolint:gosec // the same data each time
 	began := time.Now()
-	for _, step := range []func(context.Context) error{s.createKeys, s.recordCalls, s.takeCalls, s.addToStateLists} {
+	for _, step := range []func(context.Context) error{
+		s.createKeys, s.recordCalls, s.takeCalls, s.addToStateLists,
+	} {
 		if err := step(ctx); err != nil {
 			s.Close()
 			return nil, fmt.Errorf("seed: %w", err)
@@ -66,14 +68,16 @@ func (s *seed) createKeys(ctx context.Context) error {
 		return err
 	}
 	return bench.Concurrently(workers, bench.Times(len(s.calls)), func(_, i int) error {
-		n := policy.NewKey{Name: fmt.Sprintf("customer-%07d", i), Env: "live", Plan: plans[min(i%10/4, 2)].Name}
+		n := policy.NewKey{Name: fmt.Sprintf("customer-%07d", i), Env: "live",
+			Plan: plans[min(i%10/4, 2)].Name}
 		if i%2 == 0 {
 			n.Tags = []string{fmt.Sprintf("team-%02d", i/2%100)}
 		}
 		by := s.By
 		by.By = audit.Actor{Kind: "user", Name: fmt.Sprintf("editor-%d", i%7)}
 		k, secret, err := s.Create(ctx, n, by)
-		if s.calls[i] = (enforce.Call{Kind: policy.APIKey, Subject: k.ID, Secret: secret}); err != nil || i%100 > 2 {
+		s.calls[i] = enforce.Call{Kind: policy.APIKey, Subject: k.ID, Secret: secret}
+		if err != nil || i%100 > 2 {
 			return err
 		}
 		action := audit.KeyEdit
@@ -89,7 +93,8 @@ func exceptional(k *policy.Key, kind int) {
 	soon := time.Now().Add(72 * time.Hour)
 	switch kind {
 	case 0:
-		k.Override = &policy.Override{Limits: []limiter.Limit{limit(25, time.Minute)}, Reason: "launch", Until: soon}
+		k.Override = &policy.Override{Limits: []limiter.Limit{limit(25, time.Minute)}, Reason: "launch",
+			Until: soon}
 	case 1:
 		k.Expires = soon
 	default:
@@ -144,8 +149,8 @@ func (s *seed) takeCalls(ctx context.Context) error {
 func (s *seed) addToStateLists(ctx context.Context) error {
 	for i := range min(2000, s.actives()) {
 		for _, list := range []statelist.List{statelist.OverLimit, statelist.Banned, statelist.NearLimit} {
-			for _, result := range s.Client.DoMulti(ctx, statelist.Add(s.Client, list, s.calls[s.active(i)].Subject,
-				time.Now().Add(time.Hour))...) {
+			commands := statelist.Add(s.Client, list, s.calls[s.active(i)].Subject, time.Now().Add(time.Hour))
+			for _, result := range s.Client.DoMulti(ctx, commands...) {
 				if err := result.Error(); err != nil {
 					return err
 				}

@@ -22,7 +22,9 @@ import (
 // sizes measures all that decides the size of a deployment.
 func sizes(ctx context.Context, o options) ([]bench.Figure, error) {
 	var all []bench.Figure
-	for _, measure := range []func(context.Context, options) ([]bench.Figure, error){shards, floods, global, memory} {
+	for _, measure := range []func(context.Context, options) ([]bench.Figure, error){
+		shards, floods, global, memory,
+	} {
 		figures, err := measure(ctx, o)
 		if err != nil {
 			return nil, err
@@ -42,7 +44,8 @@ func limit(requests int64, window time.Duration) limiter.Limit {
 var oneLimit = limit(1000, 10*time.Second)
 
 // saturated measures calls of new keys of a plan on a server. It makes some calls before.
-func saturated(ctx context.Context, o options, s *bench.Server, records bool, name string, limits ...limiter.Limit) (cost, error) {
+func saturated(ctx context.Context, o options, s *bench.Server, records bool, name string,
+	limits ...limiter.Limit) (cost, error) {
 	if err := s.Plan(ctx, name, limits...); err != nil {
 		return cost{}, err
 	}
@@ -112,7 +115,7 @@ func floods(ctx context.Context, o options) ([]bench.Figure, error) {
 		change func(*enforce.Call) error
 	}{
 		{"allowed", oneLimit, nil}, {"denied", once, nil},
-		{"full_address", oneLimit, func(c *enforce.Call) error { // as of an address that was denied a moment ago
+		{"full_address", oneLimit, func(c *enforce.Call) error { // its address was denied a moment ago
 			c.Address, c.Network = netip.MustParseAddr("192.0.2.1"), netip.MustParsePrefix("192.0.2.1/32")
 			c.Full = policy.ScopeIP
 			return nil
@@ -155,8 +158,9 @@ func floods(ctx context.Context, o options) ([]bench.Figure, error) {
 		if err != nil {
 			return nil, fmt.Errorf("flood %s: %w", flood.name, err)
 		}
-		all = append(all, bench.Figure{Name: "flood." + flood.name + ".cpu_us", Value: c.process, Unit: "µs"},
-			bench.Figure{Name: "flood." + flood.name + ".per_core", Value: 1e6 / c.process, Unit: "checks/s"})
+		prefix := "flood." + flood.name
+		all = append(all, bench.Figure{Name: prefix + ".cpu_us", Value: c.process, Unit: "µs"},
+			bench.Figure{Name: prefix + ".per_core", Value: 1e6 / c.process, Unit: "checks/s"})
 	}
 	return all, nil
 }
@@ -234,8 +238,8 @@ func memory(ctx context.Context, o options) ([]bench.Figure, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, bench.Figure{Name: "memory.full_log_100.bytes", Value: float64(bytes) / float64(len(full)),
-			Unit: "bytes"})
+		all = append(all, bench.Figure{Name: "memory.full_log_100.bytes",
+			Value: float64(bytes) / float64(len(full)), Unit: "bytes"})
 	}
 	return all, nil
 }
@@ -254,7 +258,8 @@ func (g *growth) growTo(ctx context.Context, keys int) ([]bench.Figure, error) {
 	g.registered += grown
 	var audited int64
 	for _, b := range keyspace.All() {
-		size, err := g.Client.Do(ctx, g.Client.B().MemoryUsage().Key(audit.Stream(b)).Samples(0).Build()).AsInt64()
+		size, err := g.Client.Do(ctx,
+			g.Client.B().MemoryUsage().Key(audit.Stream(b)).Samples(0).Build()).AsInt64()
 		if err != nil && !valkey.IsValkeyNil(err) {
 			return nil, err
 		}
