@@ -47,7 +47,8 @@ func Memory(ctx context.Context, client valkey.Client) (int64, error) {
 			return 0, err
 		}
 		var used, buffers int64
-		if err := parse(values, map[string]*int64{"used_memory": &used, "mem_clients_normal": &buffers}); err != nil {
+		err = parse(values, map[string]*int64{"used_memory": &used, "mem_clients_normal": &buffers})
+		if err != nil {
 			return 0, err
 		}
 		if same++; used-buffers != last {
