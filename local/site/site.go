@@ -43,17 +43,17 @@ func New(client valkey.Client, pepper apikey.Pepper) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	sessions := session.NewStore(client, time.Hour)
+	keys, sessions := registry.NewStore(client, pepper), session.NewStore(client, time.Hour)
 	return server.New(
 		server.Config{Users: []password.User{{Name: User, Role: auth.Editor, Hash: hash}},
 			SessionLifetime: time.Hour, Stage: "dev"},
 		server.Services{
-			Keys:    app.NewRegistry(registry.NewStore(client, pepper), usage.NewReader(client)),
+			Keys:    app.NewRegistry(keys, usage.NewReader(client)),
 			Checker: enforce.NewChecker(client, pepper),
 			Usage:   usage.NewReader(client), Sessions: sessions,
 			Crossings: crossing.NewStore(client, slog.New(slog.DiscardHandler)),
 			Tokens:    token.NewStore(client, pepper), Logins: logins, Pepper: pepper,
-			Ready:        sessions.Ping,
+			Ready:        keys.Writable,
 			StoreVersion: func(ctx context.Context) (string, error) { return store.Version(ctx, client) },
 			Log: slog.New(slog.NewTextHandler(os.Stderr,
 				&slog.HandlerOptions{Level: slog.LevelError})),
