@@ -31,12 +31,12 @@ else
   held, total = held + cost, (total + cost) % M
   local entry, same = pack('>I7I5', now, total), newest == now and count > 1
   if not same then count = count + 1 end
+  if same then
+    call('SETRANGE', key, size - ENTRY, entry)
+  else
+    call('APPEND', key, entry)
+  end
   if settles or count < full and held <= 2 * REACH then
-    if same then
-      call('SETRANGE', key, size - ENTRY, entry)
-    else
-      call('APPEND', key, entry)
-    end
     if named then
       call('SETRANGE', key, 0, pack('>I1I7I6I6I4I4I3I3', 1, began, keep, keep2, number, num2, full, next))
       call('PEXPIRE', key, floor((began + 2 * keep - clock) / 1000) + 1)
@@ -47,9 +47,7 @@ else
     -- stand for nothing, because their calls were given back. With the first piece it cuts
     -- off what the longest remembered window does not reach. A merged entry has the time of
     -- its latest call: it counts a little too long, never too short.
-    if size > #s then s = call('GET', key) end
-    if same then s = sub(s, 1, size - ENTRY) end
-    s = s .. entry
+    s = call('GET', key)
     if held > 2 * REACH then next = 0 end
     local cut, base = 0, next
     if next == 0 then
@@ -81,27 +79,33 @@ else
     end
     if count - exact > enough then exact = count end
     local last = min(base + PIECE, exact - 1)
-    local sums, entries, kept, i = {}, {}, 1, last
+    local sums, runs, kept, i, high = {}, {}, 1, last, last -- high: the newest entry of a run that stays
     for e = base, last do sums[e] = unpack('>I5', s, HEAD + ENTRY * e + 8) end
     while i > base do
-      local start, sum = i - 1, sums[i]
-      if sum ~= sums[start] then
+      local start, low, sum = i - 1, i, sums[i]
+      if sum == sums[start] then
+        low = i + 1
+      else
         local after = (total - sum) % M
         while start > base and (after >= number or PART * ((sum - sums[start - 1]) % M) <= after) do
           start = start - 1
         end
-        entries[kept], kept = sub(s, HEAD + ENTRY * i + 1, HEAD + ENTRY * (i + 1)), kept + 1
+        kept = kept + 1
       end
       i = start
+      if start < low - 1 or start == base then
+        runs[#runs + 1] = sub(s, HEAD + ENTRY * low + 1, HEAD + ENTRY * (high + 1))
+        high = start
+      end
     end
-    for e = 1, (kept - 1) / 2 do entries[e], entries[kept - e] = entries[kept - e], entries[e] end
+    for e = 1, #runs / 2 do runs[e], runs[#runs + 1 - e] = runs[#runs + 1 - e], runs[e] end
     next = base - cut + kept - 1
     local rest = count - 1 - last
     count = next + 1 + rest
     if last == exact - 1 then next, kept = 0, kept + rest end
     full = max(LEAST, count + floor(kept * 9 / 10))
     s = pack('>I1I7I6I6I4I4I3I3', 1, began, keep, keep2, number, num2, full, next)
-      .. sub(s, HEAD + ENTRY * cut + 1, HEAD + ENTRY * (base + 1)) .. table.concat(entries)
+      .. sub(s, HEAD + ENTRY * cut + 1, HEAD + ENTRY * (base + 1)) .. table.concat(runs)
       .. sub(s, HEAD + ENTRY * (last + 1) + 1)
     call('SET', key, s, 'PX', floor((began + 2 * keep - clock) / 1000) + 1)
     changed = true

@@ -221,7 +221,7 @@ func grown(n int, gap time.Duration, limits ...limiter.Limit) (state string, ent
 	m, s := &Model{}, applied("k", limits...)
 	now := time.Now().Add(-time.Duration(n) * gap)
 	var p *log
-	for i := 0; i < n || p.full < int64(len(p.times))+100; i++ { // no rewrite is near
+	for i := 0; i < n || p.full < int64(len(p.times))+30; i++ { // no rewrite is near
 		m.step(s, now.UnixMicro(), true)
 		p, now = m.states["k"].(*log), now.Add(gap)
 	}

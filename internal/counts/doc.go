@@ -24,7 +24,7 @@
 // the number never passes. The newest entry never moves.
 //
 // When the log has grown to 1.9 times its size, the next step merges neighbours in a piece
-// of at most 500 entries: while a merged entry stands for at most a 500th of what came
+// of at most 300 entries: while a merged entry stands for at most a 500th of what came
 // after it, or while more came after it than the largest number that is remembered. A
 // merged entry has the time of its latest call. So limits of up to 1,000 are exact, and a
 // larger one withholds less than a 500th of its number for as long as the calls of one

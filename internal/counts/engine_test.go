@@ -36,7 +36,7 @@ func (z sizes) script(text string, edits ...string) *valkey.Lua {
 	edits = append([]string{clockLua, "local clock = tonumber(ARGV[#ARGV])\n",
 		"/ 1000) + 1", "/ 1000) + 600000", "local READ, TAIL, FROM = 200, 2408, '-2408'",
 		fmt.Sprintf("local READ, TAIL, FROM = %d, %d, '-%d'", z.read, 12*z.read+8, 12*z.read+8),
-		"local PART, LEAST, PIECE = 500, 24, 500",
+		"local PART, LEAST, PIECE = 500, 24, 300",
 		fmt.Sprintf("local PART, LEAST, PIECE = %d, %d, %d", z.part, z.least, z.piece)}, edits...)
 	if !strings.Contains(text, edits[4]) || !strings.Contains(text, edits[6]) {
 		panic("the scripts have other sizes")

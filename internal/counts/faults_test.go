@@ -11,9 +11,9 @@ import (
 // made once, in a release or in a design that was reviewed.
 var faults = []struct{ name, text, instead string }{
 	{"a merged entry has the time of its earliest call",
-		"entries[kept], kept = sub(s, HEAD + ENTRY * i + 1, HEAD + ENTRY * (i + 1)), kept + 1",
-		"entries[kept], kept = sub(s, HEAD + ENTRY * (start + 1) + 1, HEAD + ENTRY * (start + 1) + 7) .. " +
-			"sub(s, HEAD + ENTRY * i + 8, HEAD + ENTRY * (i + 1)), kept + 1"},
+		"        high = start\n",
+		"        if low > start + 1 then runs[#runs] = sub(s, HEAD + ENTRY * (start + 1) + 1, " +
+			"HEAD + ENTRY * (start + 1) + 7) .. sub(runs[#runs], 8) end high = start\n"},
 	{"the log lives and is cut off by the present list", "if now - began >= keep then",
 		"keep2, num2 = 0, 0 if true then"},
 	{"a cost above the limit passes an unused one", "if cost > n then wait = -1 end",

@@ -41,8 +41,9 @@ for k = from, #KEYS do
         local entries, p = {}, 1
         text = call('GETRANGE', KEYS[k], HEAD + ENTRY * low, HEAD + ENTRY * high + 11)
         for e = 1, high - low + 1 do
-          entries[e] = sub(text, p, p + 6) .. pack('>I5', (unpack('>I5', text, p + 7) + by) % M)
-          p = p + ENTRY
+          local time, after
+          time, after, p = unpack('>I7I5', text, p)
+          entries[e] = pack('>I7I5', time, (after + by) % M)
         end
         call('SETRANGE', KEYS[k], HEAD + ENTRY * low, table.concat(entries))
       end

@@ -15,7 +15,7 @@ import (
 const (
 	part  = 500     // a merged entry stands for at most a 500th of what came after it
 	least = 24      // a log of fewer entries is not rewritten
-	piece = 500     // the most entries that one rewrite reads
+	piece = 300     // the most entries that one rewrite reads
 	reach = 1 << 38 // the cost that a log knows; totals are modulo 4 * reach
 
 	never = -1 // the wait of a cost above its limit

@@ -26,7 +26,7 @@
 --            of each limit that is asked: I4 number, I6 window
 local HEAD, ENTRY, SMALL = 34, 12, 44
 local READ, TAIL, FROM = 200, 2408, '-2408' -- entries, bytes and first byte that are read
-local PART, LEAST, PIECE = 500, 24, 500
+local PART, LEAST, PIECE = 500, 24, 300
 local M, REACH = 2^40, 2^38
 local sub, floor, min, max = string.sub, math.floor, math.min, math.max
 local texts, heads, sizes = {} -- by place in KEYS: a state; of a long log its end, head and size
