@@ -137,7 +137,5 @@ func everything() policy.Set {
 		}},
 		PerIP:  policy.Scope{Limits: perHour(80)},
 		Global: policy.Scope{Limits: perHour(90)},
-		Bans: &policy.Bans{Denials: 3, Window: policy.Duration(time.Hour),
-			Base: policy.Duration(time.Minute), Cap: policy.Duration(time.Hour)},
 	}
 }

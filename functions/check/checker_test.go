@@ -376,30 +376,3 @@ func TestClientClock(t *testing.T) {
 		}
 	}
 }
-
-// Denials that count towards a ban all reach Valkey. Those of a banned caller need not.
-func TestHammeringIsBanned(t *testing.T) {
-	f := newFunction(t, policy.Plan{Name: "free", Limits: tenADay()})
-	f.edit(t, func(set *policy.Set) {
-		set.Bans = &policy.Bans{
-			Denials: 30, Window: policy.Duration(time.Hour), Base: policy.Duration(time.Minute),
-			Cap: policy.Duration(time.Hour),
-		}
-	})
-	secret := f.key(t, "free")
-	for i := range 40 {
-		if checked := f.call(t, secret); checked.BannedUntil.IsZero() != (i < 39) {
-			t.Fatalf("call %d: %+v", i, checked)
-		}
-	}
-	before := f.scriptRuns(t)
-	for range 200 {
-		if checked := f.call(t, secret); checked.BannedUntil.IsZero() || checked.RetryAfter() <= 0 ||
-			checked.RetryAfter() > time.Minute {
-			t.Fatalf("banned: %+v", checked)
-		}
-	}
-	if runs := f.scriptRuns(t) - before; runs > 12 { // two of them may send usage records
-		t.Errorf("200 calls of a banned caller ran %d scripts, want 10", runs)
-	}
-}

@@ -49,16 +49,9 @@ var deniedCallers = map[string]struct {
 	"expired": {callerAddress, changedKey(func(k *policy.Key) {
 		k.Expires = time.Now().Add(-time.Second)
 	})},
-	"banned by hand": {callerAddress, changedKey(func(k *policy.Key) {
+	"banned": {callerAddress, changedKey(func(k *policy.Key) {
 		k.Banned = time.Now().Add(time.Hour)
 	})},
-	"banned by the policy": {callerAddress, func(t *testing.T, f *function) apikey.Secret {
-		f.edit(t, func(s *policy.Set) {
-			hour := policy.Duration(time.Hour)
-			s.Bans = &policy.Bans{Denials: 2, Window: hour, Base: hour, Cap: hour}
-		})
-		return f.usedKey(t, 3)
-	}},
 	"over its limit": {callerAddress, func(t *testing.T, f *function) apikey.Secret {
 		return f.usedKey(t, 1)
 	}},

@@ -88,7 +88,7 @@ func (c *Checker) guard(set *compiled.Set, call Call) *guard {
 	return g
 }
 
-// args returns ARGV[10] to ARGV[12] of find.lua.
+// args returns ARGV[6] to ARGV[8] of wide.lua.
 func (g *guard) args() []string {
 	var closed []byte
 	for _, number := range g.closed {

@@ -210,7 +210,7 @@ func (c *Checker) check(
 	case err != nil:
 		return Result{}, err
 	case !result.Allowed:
-		result.Repeats = !result.BannedUntil.IsZero() || set.Bans == nil && result.leavesNoTrace()
+		result.Repeats = !result.BannedUntil.IsZero() || result.leavesNoTrace()
 	case rule.Settle:
 		result.Reservation = c.reservation(result, call, rule)
 	}
@@ -250,7 +250,7 @@ func (a *round) take(ctx context.Context, piggyback *Piggyback, early bool, expe
 // gives back what the limit gave.
 func (a *round) deniedByFull(ctx context.Context, piggyback *Piggyback) (bool, error) {
 	i := slices.IndexFunc(a.shared, func(s step) bool { return s.shared.Scope == a.call.Full })
-	if i < 0 || a.set.Wide {
+	if i < 0 {
 		return false, nil
 	}
 	reply := a.flush(ctx, a.shared[i:i+1], piggyback)[0]

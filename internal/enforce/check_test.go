@@ -126,53 +126,6 @@ func TestAllScopesOrNothing(t *testing.T) {
 	})
 }
 
-// Callers that keep calling are banned, each time for longer, up to Cap. Calls during a
-// ban do not extend it. A reset starts again.
-func TestBansEscalate(t *testing.T) {
-	onSingleServers(t, func(t *testing.T, w *world) {
-		w.plan(t, "free", limiter.Limit{Requests: 1, Window: time.Hour})
-		k, secret := w.create(t, "busy", "free")
-		w.save(t, func(s *policy.Set) {
-			s.Bans = &policy.Bans{
-				Denials: 3,
-				Window:  policy.Duration(time.Minute),
-				Base:    policy.Duration(10 * time.Minute),
-				Cap:     policy.Duration(15 * time.Minute),
-			}
-		})
-		w.expect(t, call(secret), "ynn")
-		for _, want := range []time.Duration{10 * time.Minute, 15 * time.Minute} {
-			c := w.check(t, call(secret))
-			if left := time.Until(c.BannedUntil); c.Allowed || left > want || left < want-time.Minute {
-				t.Fatalf("got %s, banned for another %s, want %s", describe(c), left, want)
-			}
-			if again := w.check(t, call(secret)); !again.BannedUntil.Equal(c.BannedUntil) {
-				t.Errorf("a call during the ban moved its end from %s to %s", c.BannedUntil,
-					again.BannedUntil)
-			}
-			w.expireBan(t, k.ID)
-			w.expect(t, call(secret), "nn")
-		}
-		if _, err := w.Reset(t.Context(), k.ID, byTest); err != nil {
-			t.Fatal(err)
-		}
-		w.expect(t, call(secret), "yn")
-	})
-}
-
-// expireBan sets the end of an automatic ban to the past, and keeps its level.
-func (w *world) expireBan(t *testing.T, id string) {
-	t.Helper()
-	key := keyspace.Of(id, "sb")
-	ban := must(w.client.Do(t.Context(), w.client.B().Get().Key(key).Build()).ToString())
-	if err := w.client.Do(t.Context(),
-		w.client.B().Set().Key(key).Value(ban[:1]+
-			string(policyset.AppendTime(nil, time.Unix(1, 0)))).Build()).
-		Error(); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // Deny and Allow refuse addresses, also in IPv6 form and with no address. Exempt
 // addresses are not limited.
 func TestAddressLists(t *testing.T) {

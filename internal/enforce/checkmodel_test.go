@@ -94,41 +94,28 @@ func drawRoute(t *rapid.T, path string) policy.Route {
 	}
 }
 
-func drawBans(t *rapid.T) *policy.Bans {
-	if rapid.Bool().Draw(t, "no bans") {
-		return nil
-	}
-	base := policy.Duration(rapid.SampledFrom([]time.Duration{time.Minute, 5 * time.Minute}).Draw(t, "base"))
-	return &policy.Bans{
-		Denials: rapid.Int64Range(2, 5).Draw(t, "denials"),
-		Window:  policy.Duration(historyWindows.Draw(t, "denials'")),
-		Base:    base,
-		Cap:     3 * base,
-	}
-}
-
 // editSet changes one part of the policy set, or all of them.
 func (h *history) editSet(s *policy.Set) {
 	t := h.t
-	which := rapid.IntRange(0, 13).Draw(t, "which")
+	which := rapid.IntRange(0, 12).Draw(t, "which")
 	at := rapid.IntRange(0, 1).Draw(t, "at")
-	all := which == 9
+	all := which == 8
 	if p := &s.Plans[at]; which <= 1 || all {
 		p.Limits = drawLimits(t)
 	}
 	if which == 2 || all {
 		s.Plans[at].Mode = historyModes.Draw(t, "mode")
 	}
-	if which == 10 || all {
+	if which == 9 || all {
 		s.Plans[at].PerGroup = drawShared(t, 7)
 	}
-	if which >= 12 || all {
+	if which >= 11 || all {
 		s.GroupOverrides = nil
 		if rapid.IntRange(0, 3).Draw(t, "overridden") > 0 {
 			s.GroupOverrides = map[string]policy.Override{"acme": h.drawOverride()}
 		}
 	}
-	if which == 11 || all {
+	if which == 10 || all {
 		s.Plans[at].Allow = drawAllow(t)
 	}
 	if which == 4 || all {
@@ -141,9 +128,6 @@ func (h *history) editSet(s *policy.Set) {
 		s.Routes[at] = drawRoute(t, historyPaths[at])
 	}
 	if which == 7 || all {
-		s.Bans = drawBans(t)
-	}
-	if which == 8 || all {
 		s.Exempt = nil
 		if rapid.IntRange(0, 2).Draw(t, "exempt") == 0 {
 			s.Exempt = []netip.Prefix{netip.PrefixFrom(historyAddresses[2], 128)}
@@ -248,8 +232,8 @@ func (h *history) expire() {
 // untilNextEnd returns the time until the next end of a ban, a key or an override, or a
 // microsecond less; at most step.
 func (h *history) untilNextEnd(step time.Duration) time.Duration {
-	for id, k := range h.keys {
-		ends := []time.Time{k.Banned, k.Expires, h.bans[id].until, h.set.GroupOverrides[k.Group].Until}
+	for _, k := range h.keys {
+		ends := []time.Time{k.Banned, k.Expires, h.set.GroupOverrides[k.Group].Until}
 		if k.Override != nil {
 			ends = append(ends, k.Override.Until)
 		}
@@ -342,7 +326,6 @@ func (h *history) setUp() {
 			{Name: "one", Limits: drawLimits(t), PerGroup: drawShared(t, 7), Allow: drawAllow(t)},
 			{Name: "two", Limits: drawLimits(t)}}
 		s.Routes = []policy.Route{drawRoute(t, "/a"), drawRoute(t, "/b")}
-		s.Bans = drawBans(t)
 	})
 	for i, plan := range []string{"one", "two", "one"} {
 		n := policy.NewKey{Name: "caller", Env: "test", Plan: plan}
@@ -358,7 +341,7 @@ func (h *history) setUp() {
 }
 
 // In random histories of checks, edits and passing time, every result equals the
-// oracle's. This covers all scopes and modes, bans, overrides, groups and
+// oracle's. This covers all scopes and modes, overrides, groups and
 // access lists. In the end every state equals its model, so exactly what was taken is
 // given back.
 func TestChecksEqualTheOracle(t *testing.T) {

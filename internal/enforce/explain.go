@@ -9,7 +9,6 @@ import (
 	"tidegate/internal/enforce/compiled"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
 	"tidegate/internal/route"
 	"tidegate/internal/store/keyspace"
 )
@@ -43,11 +42,7 @@ func (c *Checker) Explain(ctx context.Context, set *policy.Set, k policy.Key,
 	e := c.newExplanation(compiledSet, k, call, rule)
 	e.Matches, e.Refused = compiledSet.Matches(call.Route), refused
 	e.Result.Allowed, e.Result.WouldAllow = refused == "", refused == ""
-	until, err := policyset.BannedUntil(ctx, c.client, set, []policy.Key{k})
-	if err != nil {
-		return Explanation{}, err
-	}
-	e.Result.ban(until[0])
+	e.Result.ban(k.Banned)
 	return e, c.explainLimits(ctx, &e, compiledSet, call, rule)
 }
 
@@ -99,7 +94,7 @@ func keyRefusal(k policy.Key, now time.Time) string {
 	return ""
 }
 
-// ban applies a ban, whether an operator or the policy imposed it.
+// ban applies a ban.
 func (c *Result) ban(until time.Time) {
 	if until.After(c.Now) {
 		c.BannedUntil, c.Allowed, c.WouldAllow = until, false, false

@@ -25,7 +25,6 @@ type oracle struct {
 	set      *policy.Set // in force
 	keys     map[string]policy.Key
 	states   map[string]*modelState
-	bans     map[string]modelBan
 	subjects apikey.Key
 	now      time.Time
 	env      int                    // index of the checking environment
@@ -40,15 +39,9 @@ type modelState struct {
 	limits []limiter.Limit // of the last step
 }
 
-// modelBan is a caller's automatic ban.
-type modelBan struct {
-	level          int
-	until, resetAt time.Time
-}
-
 func newOracle(w *world) *oracle {
 	return &oracle{
-		keys: map[string]policy.Key{}, states: map[string]*modelState{}, bans: map[string]modelBan{},
+		keys: map[string]policy.Key{}, states: map[string]*modelState{},
 		subjects: w.checker.subjects,
 		now:      time.Unix(1_800_000_000, 0),
 		recent:   map[string]allowedCall{}, cases: map[string]int{},
@@ -302,10 +295,6 @@ func (o *oracle) own(id, path string, rule policy.Route, free bool) (own []state
 	if v.refused = !opens(plan.Allow, path); v.refused {
 		return nil, v
 	}
-	if ban := o.bans[id]; o.set.Bans != nil && o.now.Before(ban.until) {
-		v.banned = ban.until
-		return nil, v
-	}
 	cost := rule.Cost
 	if free {
 		cost = 0
@@ -330,30 +319,7 @@ func (o *oracle) own(id, path string, rule policy.Route, free bool) (own []state
 			o.undo(h.name)
 		}
 	}
-	if denied && cost > 0 && o.countDenial(id) {
-		return nil, verdict{banned: o.bans[id].until}
-	}
 	return own, v
-}
-
-// countDenial counts a denial towards a ban, and reports whether it bans the caller.
-func (o *oracle) countDenial(id string) bool {
-	b, name := o.set.Bans, keyspace.Of(id, "sd")
-	if b == nil || o.take(name, []limiter.Limit{{Requests: b.Denials - 1, Window: time.Duration(b.Window)}},
-		1).Allowed {
-		return false
-	}
-	delete(o.states, name)
-	level := 1
-	if last := o.bans[id]; o.now.Before(last.resetAt) {
-		level += last.level
-	}
-	length := time.Duration(b.Base)
-	for range level - 1 {
-		length = min(2*length, time.Duration(b.Cap))
-	}
-	o.bans[id] = modelBan{level, o.now.Add(length), o.now.Add(length + time.Duration(b.Cap))}
-	return true
 }
 
 // shared returns the decisions of the shared limits that apply to a call, except a

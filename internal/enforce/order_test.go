@@ -79,15 +79,8 @@ var deniedCallers = map[string]func(*testing.T, *world) Call{
 	"expired": func(t *testing.T, w *world) Call {
 		return w.callByEdited(t, func(k *policy.Key) { k.Expires = time.Now().Add(-time.Second) })
 	},
-	"banned by hand": func(t *testing.T, w *world) Call {
+	"banned": func(t *testing.T, w *world) Call {
 		return w.callByEdited(t, func(k *policy.Key) { k.Banned = time.Now().Add(time.Hour) })
-	},
-	"banned by the policy": func(t *testing.T, w *world) Call {
-		w.save(t, func(s *policy.Set) {
-			s.Bans = &policy.Bans{Denials: 2, Window: policy.Duration(time.Hour),
-				Base: policy.Duration(time.Hour), Cap: policy.Duration(time.Hour)}
-		})
-		return w.callOverLimit(t, "ynn")
 	},
 	"over its limit": func(t *testing.T, w *world) Call { return w.callOverLimit(t, "y") },
 	"over its limit on the route": func(t *testing.T, w *world) Call {

@@ -186,8 +186,7 @@ type RouteMatch struct {
 	Rule       string // as in Result
 	Settle     bool   // as in Result
 	Cost       int64  // 0 if nothing limits the call
-	// Shared means that callers of the set share limits, and that their denials leave no
-	// trace in bans.
+	// Shared means that callers of the set share limits.
 	Shared bool
 }
 
@@ -212,7 +211,7 @@ func (c *Checker) RouteMatch(call Call) (RouteMatch, error) {
 		return RouteMatch{}, err
 	}
 	m := RouteMatch{SetVersion: set.Version, Rule: rule.Name, Settle: rule.Settle, Cost: rule.Cost,
-		Shared: (set.Shares || set.Groups()) && !set.Wide}
+		Shared: set.Shares || set.Groups()}
 	if set.Exempts(call.Address) {
 		m.Cost = 0
 	}

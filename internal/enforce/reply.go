@@ -267,7 +267,7 @@ func parseWide(result *Result, own step, rule *compiled.Route, active activeLimi
 		}
 	}
 	if len(routed) > 0 {
-		keys := []string{own.keys[5], own.keys[2]}
+		keys := []string{own.keys[3], own.keys[2]}
 		if err := result.add(policy.ScopeRoute, policy.OrEnforce(rule.Mode), rule.PerKey, routed, keys,
 			rule.PerKeyProgram(), nil); err != nil {
 			return err

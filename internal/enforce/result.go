@@ -28,7 +28,7 @@ type Result struct {
 	KeyVersion  int64     // 0 without a record
 	BannedUntil time.Time // zero if the caller is not banned; a ban is checked before all limits
 	// Repeats means that until RetryAfter has passed, equal calls are denied too and
-	// leave no trace: no ban or limit counts them. An edit, and a cost that is
+	// leave no trace: no limit counts them. An edit, and a cost that is
 	// given back, may end that sooner.
 	Repeats bool
 	// Unverified marks a denial by the shared limit that Call.Full names. The caller's

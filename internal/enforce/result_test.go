@@ -60,14 +60,6 @@ func TestRepeats(t *testing.T) {
 		}, true},
 		"shared limit with room":        {func(s *policy.Set) { s.PerIP.Limits = perMinute(9) }, true},
 		"own limit counts denied calls": {func(s *policy.Set) { s.Plans[0].Limits = counting }, false},
-		"denial counts towards a ban": {func(s *policy.Set) {
-			s.Bans = &policy.Bans{Denials: 50, Window: policy.Duration(time.Minute),
-				Base: policy.Duration(time.Minute), Cap: policy.Duration(time.Hour)}
-		}, false},
-		"banned": {func(s *policy.Set) {
-			s.Bans = &policy.Bans{Denials: 2, Window: policy.Duration(time.Minute),
-				Base: policy.Duration(time.Minute), Cap: policy.Duration(time.Hour)}
-		}, true},
 		"denied by the address's limit": {func(s *policy.Set) {
 			s.Plans[0].Limits, s.PerIP.Limits = perMinute(9), perMinute(1)
 		}, true},
@@ -107,76 +99,22 @@ func TestRetryAfterOfABan(t *testing.T) {
 	})
 }
 
-// BannedUntil reports automatic bans and bans by hand. Unban lifts both, and resets the
-// denials and the level that count towards the next automatic ban.
+// Unban lifts a ban, unless the key has another version.
 func TestUnban(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
-		w.plan(t, "free", limiter.Limit{Requests: 1, Window: time.Hour})
+		w.plan(t, "free", perMinute(9)...)
 		k, secret := w.create(t, "busy", "free")
-		other, _ := w.create(t, "calm", "free")
-		set := w.save(t, func(s *policy.Set) {
-			s.Bans = &policy.Bans{
-				Denials: 2,
-				Window:  policy.Duration(time.Hour),
-				Base:    policy.Duration(10 * time.Minute),
-				Cap:     policy.Duration(24 * time.Hour),
-			}
-		})
-		for round, calls := range []string{"ynn", "nn"} {
-			w.expect(t, call(secret), calls)
-			c := w.check(t, call(secret))
-			if left := time.Until(c.BannedUntil); left <= 0 || left > 10*time.Minute {
-				t.Fatalf("round %d: banned for another %s, want up to 10 minutes", round, left)
-			}
-			until, err := w.BannedUntil(t.Context(), set, []policy.Key{other, k})
-			if err != nil || !until[0].IsZero() || !until[1].Equal(c.BannedUntil) {
-				t.Fatalf("BannedUntil is %s, %v, want %s", until, err, c.BannedUntil)
-			}
-			if current, err := w.Unban(t.Context(), k.ID, k.Version+1, byTest); !errors.Is(err,
-				policy.ErrConflict) || current.Version != k.Version {
-				t.Fatalf("Unban of another version: got %+v, %v, want ErrConflict", current, err)
-			}
-			if k, err = w.Unban(t.Context(), k.ID, k.Version, byTest); err != nil {
-				t.Fatal(err)
-			}
-		}
-		k, err := w.Update(t.Context(), k.ID, k.Version, "key.ban", byTest, func(k *policy.Key) {
+		k = must(w.Update(t.Context(), k.ID, k.Version, "key.ban", byTest, func(k *policy.Key) {
 			k.Banned = time.Now().Add(time.Hour)
-		})
-		if err != nil {
-			t.Fatal(err)
+		}))
+		w.expect(t, call(secret), "n")
+		if current, err := w.Unban(t.Context(), k.ID, k.Version+1, byTest); !errors.Is(err,
+			policy.ErrConflict) || current.Version != k.Version {
+			t.Fatalf("Unban of another version: got %+v, %v, want ErrConflict", current, err)
 		}
-		if until, err := w.BannedUntil(t.Context(), set, []policy.Key{k}); err != nil ||
-			!until[0].Equal(k.Banned) {
-			t.Errorf("ban by hand: got %s, %v, want %s", until, err, k.Banned)
-		}
-		if k, err = w.Unban(t.Context(), k.ID, k.Version, byTest); err != nil || !k.Banned.IsZero() {
+		if k, err := w.Unban(t.Context(), k.ID, k.Version, byTest); err != nil || !k.Banned.IsZero() {
 			t.Errorf("after Unban: got %+v, %v, want no ban", k, err)
 		}
-		w.expect(t, call(secret), "n") // the limit is used up for the hour
-	})
-}
-
-// Once the policy has no automatic bans, earlier automatic bans neither deny calls nor
-// are reported.
-func TestBansWithoutBanPolicy(t *testing.T) {
-	onSingleServers(t, func(t *testing.T, w *world) {
-		w.plan(t, "free", limiter.Limit{Requests: 1, Window: time.Hour})
-		k, secret := w.create(t, "busy", "free")
-		w.save(t, func(s *policy.Set) {
-			s.Bans = &policy.Bans{Denials: 2, Window: policy.Duration(time.Hour),
-				Base: policy.Duration(10 * time.Minute), Cap: policy.Duration(time.Hour)}
-		})
-		w.expect(t, call(secret), "ynnn")
-		set := w.save(t, func(s *policy.Set) { s.Bans = nil })
-		if c := w.check(t, call(secret)); !c.BannedUntil.IsZero() {
-			t.Fatalf("got a ban until %s, want none", c.BannedUntil)
-		}
-		until, err := w.BannedUntil(t.Context(), set, []policy.Key{k})
-		e, explainErr := w.explainer.Explain(t.Context(), set, k, call(secret))
-		if err != nil || explainErr != nil || !until[0].IsZero() || !e.Result.BannedUntil.IsZero() {
-			t.Errorf("BannedUntil is %s, %v and in Explain %s, %v, want no ban", until, err,
-				e.Result.BannedUntil, explainErr)
-		}
+		w.expect(t, call(secret), "y")
 	})
 }

@@ -58,8 +58,8 @@ func (c *Checker) ownStep(set *compiled.Set, call Call, rule *compiled.Route, pl
 			strconv.Itoa(plan)},
 		guard: c.guard(set, call),
 	}
-	if set.Wide || len(rule.PerKeyEntry) > 0 && cost > 0 || s.guard != nil {
-		return s.widened(set, id, rule, cost)
+	if len(rule.PerKeyEntry) > 0 && cost > 0 || s.guard != nil {
+		return s.widened(id, rule, cost)
 	}
 	if s.known = c.known.find(id, hash, set.Version); s.known != nil {
 		s.args = append(s.args, s.known.args...)
@@ -77,18 +77,18 @@ func (c *Checker) wideStep(set *compiled.Set, call Call, rule *compiled.Route, p
 		return s
 	}
 	s.args, s.known = s.args[:ownArgs], nil
-	return s.widened(set, call.Subject, rule, rule.Cost)
+	return s.widened(call.Subject, rule, rule.Cost)
 }
 
 // widened turns a step of checkScript into one of wideScript.
-func (s step) widened(set *compiled.Set, id string, rule *compiled.Route, cost int64) step {
+func (s step) widened(id string, rule *compiled.Route, cost int64) step {
 	perKey := valkey.BinaryString(rule.PerKeyEntry)
 	if cost == 0 {
 		perKey = ""
 	}
 	s.script = wideScript
-	s.keys = append(s.keys, policyset.BanKey(id), policyset.DenialsKey(id), rule.State(id))
-	s.args = append(s.args, set.BanArgs[0], set.BanArgs[1], set.BanArgs[2], perKey)
+	s.keys = append(s.keys, rule.State(id))
+	s.args = append(s.args, perKey)
 	if s.guard != nil {
 		s.args = append(s.args, s.guard.args()...)
 	}

@@ -3,7 +3,6 @@ package enforce
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"tidegate/internal/enforce/compiled"
 	"tidegate/internal/limiter"
@@ -37,11 +36,9 @@ type surveyedStep struct {
 	replaced bool
 }
 
-// Survey returns the state of every limit that a call of the key would fall under. banned
-// is the end of the key's ban, and may be zero. It takes nothing, and reads every state in
-// one flush.
-func (c *Checker) Survey(ctx context.Context, set *policy.Set, k policy.Key,
-	banned time.Time) (Survey, error) {
+// Survey returns the state of every limit that a call of the key would fall under. It
+// takes nothing, and reads every state in one flush.
+func (c *Checker) Survey(ctx context.Context, set *policy.Set, k policy.Key) (Survey, error) {
 	compiledSet, err := compiled.New(set)
 	if err != nil {
 		return Survey{}, fmt.Errorf("enforce: survey: %w", err)
@@ -51,7 +48,7 @@ func (c *Checker) Survey(ctx context.Context, set *policy.Set, k policy.Key,
 		s.Refused = refusedWithoutPlan
 	}
 	s.Result.Allowed, s.Result.WouldAllow = s.Refused == "", s.Refused == ""
-	s.Result.ban(banned)
+	s.Result.ban(k.Banned)
 	if k.Status == policy.Unreadable {
 		return s, nil
 	}

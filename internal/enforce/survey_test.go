@@ -65,7 +65,7 @@ func TestSurvey(t *testing.T) {
 		want := "key 7/20, global 7/100, group 7/30, route 6/6 on orders denies, " +
 			"route-all 6/60 on orders, route-all 0/70 on unused, ip ?/40, route-ip ?/50 on orders"
 		for range 2 {
-			s, err := w.explainer.Survey(t.Context(), must(w.Set(t.Context())), key, time.Time{})
+			s, err := w.explainer.Survey(t.Context(), must(w.Set(t.Context())), key)
 			if err != nil || surveyed(s) != want {
 				t.Fatalf("got %s, %v, want %s", surveyed(s), err, want)
 			}
@@ -74,7 +74,9 @@ func TestSurvey(t *testing.T) {
 				t.Errorf("a call without a rule gets %s, %+v, want it allowed by all three", got, s.Own)
 			}
 		}
-		s, err := w.explainer.Survey(t.Context(), must(w.Set(t.Context())), key, time.Now().Add(time.Hour))
+		banned := key
+		banned.Banned = time.Now().Add(time.Hour)
+		s, err := w.explainer.Survey(t.Context(), must(w.Set(t.Context())), banned)
 		if err != nil || s.Result.Allowed || s.Result.BannedUntil.IsZero() || surveyed(s) != want {
 			t.Errorf("with a ban got %+v, %v, want a denial and the same limits", s.Result, err)
 		}
@@ -94,7 +96,7 @@ func TestSurveyOfOverride(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.expect(t, call(secret).to("GET", "/other").from("192.0.2.9"), "yyyyn")
-		s, err := w.explainer.Survey(t.Context(), must(w.Set(t.Context())), key, time.Time{})
+		s, err := w.explainer.Survey(t.Context(), must(w.Set(t.Context())), key)
 		if want := "key 4/4 denies, key 4/20 replaced, global 4/100, group 4/30, "; err != nil ||
 			!strings.HasPrefix(surveyed(s), want) {
 			t.Errorf("got %s, %v, want %s…", surveyed(s), err, want)
@@ -118,7 +120,7 @@ func TestSurveyOfRefused(t *testing.T) {
 	} {
 		changed := key
 		change(&changed)
-		s, err := w.explainer.Survey(t.Context(), set, changed, time.Time{})
+		s, err := w.explainer.Survey(t.Context(), set, changed)
 		if err != nil || s.Refused != reason || s.Result.Allowed ||
 			!strings.Contains(surveyed(s), "global 0/100") {
 			t.Errorf("got %q, allowed %t, %s, %v, want %q", s.Refused, s.Result.Allowed, surveyed(s), err,
@@ -126,7 +128,7 @@ func TestSurveyOfRefused(t *testing.T) {
 		}
 	}
 	key.Status = policy.Unreadable
-	if s, err := w.explainer.Survey(t.Context(), set, key, time.Time{}); err != nil || len(s.Limits) > 0 {
+	if s, err := w.explainer.Survey(t.Context(), set, key); err != nil || len(s.Limits) > 0 {
 		t.Errorf("unreadable key: got %s, %v, want no limits", surveyed(s), err)
 	}
 }
@@ -138,7 +140,7 @@ func TestSurveyWritesNothing(t *testing.T) {
 	surveyWorld(t, w)
 	key, _ := w.create(t, "one", "free")
 	reader := storetest.Connect(t, valkeytest.As(t, url, "reader", []string{"on", "~*", "+@all", "-@write"}))
-	s, err := NewChecker(reader, testPepper).Survey(t.Context(), must(w.Set(t.Context())), key, time.Time{})
+	s, err := NewChecker(reader, testPepper).Survey(t.Context(), must(w.Set(t.Context())), key)
 	if err != nil || len(s.Limits) != 8 {
 		t.Errorf("got %s, %v, want 8 limits", surveyed(s), err)
 	}

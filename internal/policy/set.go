@@ -13,7 +13,6 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
-	"time"
 
 	"tidegate/internal/limiter"
 	"tidegate/internal/route"
@@ -42,8 +41,6 @@ type Set struct {
 	// identified by address. If empty, these callers are refused.
 	TokenPlan   string `json:"tokenPlan,omitempty"`
 	AddressPlan string `json:"addressPlan,omitempty"`
-
-	Bans *Bans `json:"bans,omitempty"`
 
 	// GroupOverrides has the overrides of groups of keys by name. One replaces the limits
 	// of the plans for each key of the group, but not an override of the key itself.
@@ -191,32 +188,6 @@ func SettleMaxOf(cost int64) int64 {
 type Scope struct {
 	Limits []limiter.Limit `json:"limits,omitempty"`
 	Mode   Mode            `json:"mode,omitempty"`
-}
-
-// Bans is the policy of automatic bans. Denials denied calls within Window ban a caller
-// for Base. Each further ban lasts twice as long, up to Cap. After Cap without a ban, the
-// next ban lasts Base again.
-type Bans struct {
-	Denials int64    `json:"denials"` // 2 to 100,000
-	Window  Duration `json:"window"`
-	Base    Duration `json:"base"`
-	Cap     Duration `json:"cap"`
-}
-
-// Duration is a time.Duration whose text has the form that limiter.ParseWindow parses:
-// "10s", "30d".
-type Duration time.Duration
-
-// MarshalText returns the short form of the duration.
-func (d Duration) MarshalText() ([]byte, error) {
-	return []byte(limiter.ShortWindow(time.Duration(d))), nil
-}
-
-// UnmarshalText parses the short form of a duration.
-func (d *Duration) UnmarshalText(text []byte) error {
-	parsed, err := limiter.ParseWindow(string(text))
-	*d = Duration(parsed)
-	return err
 }
 
 // Mode determines whether limits are counted and enforced.

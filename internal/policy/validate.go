@@ -19,7 +19,6 @@ const (
 	MaxNumber         = 10_000
 	MaxSetBytes       = 1 << 20
 	MaxGroupOverrides = 100
-	maxBan            = 366 * 24 * time.Hour
 )
 
 // Validate returns an *InvalidError with everything that is wrong with a Set.
@@ -29,7 +28,7 @@ func (s *Set) errors() []FieldError {
 	fields := slices.Concat(
 		s.planErrors(), s.routeErrors(), s.scopeErrors("perIP", s.PerIP), s.scopeErrors("global", s.Global),
 		prefixErrors("deny", s.Deny), prefixErrors("allow", s.Allow), prefixErrors("exempt", s.Exempt),
-		s.Bans.errors(), s.groupErrors(),
+		s.groupErrors(),
 	)
 	for field, name := range map[string]string{"tokenPlan": s.TokenPlan, "addressPlan": s.AddressPlan} {
 		if _, found := s.Plan(name); name != "" && !found {
@@ -144,28 +143,6 @@ func (r Route) errors(at string, seen map[string]bool) []FieldError {
 func (s *Set) scopeErrors(field string, scope Scope) []FieldError {
 	fields := fieldErrors(sharedErrors(field+".limits", scope.Limits, s.Routes))
 	fields.add(field+".mode", modeProblem(scope.Mode))
-	return fields
-}
-
-func (b *Bans) errors() []FieldError {
-	if b == nil {
-		return nil
-	}
-	var fields fieldErrors
-	if b.Denials < 2 || b.Denials > 100_000 {
-		fields.add("bans.denials", fmt.Sprintf("is %d: must be 2 to 100000", b.Denials))
-	}
-	for _, d := range []struct {
-		field string
-		value Duration
-		least time.Duration
-	}{{"window", b.Window, limiter.MinWindow}, {"base", b.Base, time.Second},
-		{"cap", b.Cap, time.Duration(b.Base)}} {
-		if v := time.Duration(d.value); v < d.least || v > maxBan || v%time.Millisecond != 0 {
-			fields.add("bans."+d.field,
-				fmt.Sprintf("is %s: must be %s to 366 days, in whole milliseconds", v, d.least))
-		}
-	}
 	return fields
 }
 

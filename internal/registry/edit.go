@@ -183,28 +183,19 @@ func (s *Store) replace(ctx context.Context, old policy.Key, k storedKey, action
 	return k.Key, err
 }
 
-// Unban lifts a key's ban, by hand or automatic, and resets the number of its automatic
-// bans. The audit entry contains the end of the ban. Unban writes nothing for a key that
-// is not banned, and fails as Update does.
+// Unban lifts a key's ban. The audit entry contains the end of the ban. Unban writes
+// nothing for a key that is not banned, and fails as Update does.
 func (s *Store) Unban(ctx context.Context, id string, version int64, edit Edit) (policy.Key, error) {
 	k, err := s.loadVersion(ctx, id, version)
-	if err != nil {
+	if err != nil || k.Banned.IsZero() {
 		return k.Key, err
 	}
-	until, err := s.BannedUntil(ctx, k.set, []policy.Key{k.Key})
-	if err != nil {
-		return policy.Key{}, err
-	}
-	if until[0].IsZero() {
-		return k.Key, nil
-	}
 	old := k.Key
-	old.Banned, k.Banned = until[0], time.Time{}
-	return s.replace(ctx, old, k, audit.KeyUnban, edit, policyset.BanKey(id), policyset.DenialsKey(id))
+	k.Banned = time.Time{}
+	return s.replace(ctx, old, k, audit.KeyUnban, edit)
 }
 
-// Reset deletes all counts of the key and its automatic bans, in one step with the audit
-// entry. It fails with ErrConflict, and deletes nothing, if the key was edited meanwhile or
+// Reset deletes all counts of the key, in one step with the audit entry. It fails with ErrConflict, and deletes nothing, if the key was edited meanwhile or
 // has another version than edit.
 func (s *Store) Reset(ctx context.Context, id string, edit Edit) (policy.Key, error) {
 	k, err := s.load(ctx, id)
@@ -218,9 +209,9 @@ func (s *Store) Reset(ctx context.Context, id string, edit Edit) (policy.Key, er
 }
 
 // countNames returns the names in Valkey of all that is counted for a subject under this
-// policy set, and of its automatic bans.
+// policy set.
 func countNames(set *policy.Set, id string) []string {
-	names := []string{keyspace.State(id), policyset.BanKey(id), policyset.DenialsKey(id)}
+	names := []string{keyspace.State(id)}
 	for _, r := range set.Routes {
 		names = append(names, keyspace.Of(id, "s"+policy.RouteTag(r.Name)))
 	}

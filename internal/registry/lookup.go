@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/valkey-io/valkey-go"
 
@@ -97,11 +96,4 @@ func (s *Store) getAll(ctx context.Context, set *policy.Set, ids []string) ([]po
 		keys[i] = k
 	}
 	return keys, nil
-}
-
-// BannedUntil returns, for each key in order, the end of its ban by hand or by the policy
-// set, whichever is later. It is zero for a key that was never banned, and may have
-// passed.
-func (s *Store) BannedUntil(ctx context.Context, set *policy.Set, keys []policy.Key) ([]time.Time, error) {
-	return policyset.BannedUntil(ctx, s.client, set, keys)
 }

@@ -39,11 +39,7 @@ func (s *Store) Authenticate(ctx context.Context, set *policy.Set, text string) 
 		!k.Expires.IsZero() && !now.Before(k.Expires) {
 		return policy.Key{}, policy.ErrUnknownKey
 	}
-	until, err := s.BannedUntil(ctx, set, []policy.Key{k})
-	if err != nil {
-		return policy.Key{}, err
-	}
-	if until[0].After(now) {
+	if k.Banned.After(now) {
 		return policy.Key{}, policy.ErrUnknownKey
 	}
 	return k, nil

@@ -14,14 +14,11 @@ import (
 
 	"tidegate/functions/admin/app"
 	"tidegate/internal/apikey"
-	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
-	"tidegate/internal/route"
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/waiting"
-	"tidegate/internal/usage/statelist"
 )
 
 // Every operation on a key makes its change, returns the version, and is in the audit log
@@ -292,69 +289,6 @@ func TestAccess(t *testing.T) {
 		t.Errorf("got %s, want no allow", cleared.text)
 	}
 	explain("/admin", `"allowed":true`)
-}
-
-// callUntilBanned makes calls until the policy bans the key, and returns the end of the
-// ban; zero if 10 calls are not enough.
-func (s *service) callUntilBanned(k policy.Key, secret apikey.Secret) time.Time {
-	s.t.Helper()
-	checker := enforce.NewChecker(s.client, testPepper)
-	for range 10 {
-		c, err := checker.Check(s.t.Context(), enforce.Call{Kind: policy.APIKey, Subject: k.ID,
-			Secret: secret, Route: route.Call{Path: "/"}}, nil)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		if !c.BannedUntil.IsZero() {
-			s.listDenied(statelist.Banned, k.ID)
-			return c.BannedUntil
-		}
-	}
-	return time.Time{}
-}
-
-// listDenied adds a key to a list of denied keys, as a check does.
-func (s *service) listDenied(list statelist.List, id string) {
-	s.t.Helper()
-	listed := statelist.Add(s.client, list, id, time.Now().Add(time.Hour))
-	for _, result := range s.client.DoMulti(s.t.Context(), listed...) {
-		if err := result.Error(); err != nil {
-			s.t.Fatal(err)
-		}
-	}
-}
-
-// An automatic ban is shown and removed like a manual ban. The next one has the length of
-// a first ban again.
-func TestAutomaticBan(t *testing.T) {
-	s := newService(t)
-	registrytest.Save(t, s.keys, byTest, func(set *policy.Set) {
-		set.Plans[0].Limits = []limit{{Requests: 1, Window: time.Hour}}
-		set.Bans = &policy.Bans{Denials: 2, Window: policy.Duration(time.Hour),
-			Base: policy.Duration(time.Hour), Cap: policy.Duration(24 * time.Hour)}
-	})
-	k, secret := registrytest.Create(t, s.keys, byTest,
-		policy.NewKey{Name: "busy", Env: "test", Plan: "free"})
-	s.create("calm")
-	for range 2 {
-		until := s.callUntilBanned(k, secret)
-		if left := time.Until(until); left > time.Hour || left < 59*time.Minute {
-			t.Fatalf("banned for %s, want an hour", left)
-		}
-		body := `"bannedUntil":"` + until.Format(time.RFC3339Nano) + `"`
-		if items, _ := s.get("/keys?state=banned").wants(http.StatusOK, k.ID, `"banned"`,
-			body).at("items").([]any); len(items) != 1 {
-			t.Errorf("%d keys are banned, want 1", len(items))
-		}
-		s.get("/keys/"+k.ID).wants(http.StatusOK, `"banned"`, body)
-		s.do(http.MethodPost, "/keys/"+k.ID+"/unban", nil,
-			header{"If-Match": `"9"`}).wants(http.StatusPreconditionFailed)
-		s.post("/keys/"+k.ID+"/unban", map[string]any{"reason": "sorry"}).wants(http.StatusOK)
-		s.get("/audit?action=key.unban&subject="+k.ID).wants(http.StatusOK, body, `"reason":"sorry"`)
-		if body := s.get("/keys?state=banned").wants(http.StatusOK); len(body.text) > 50 {
-			t.Errorf("after unban: got %s, want no banned key", body.text)
-		}
-	}
 }
 
 // A key with a given value is created once. Neither a response nor the log contains the

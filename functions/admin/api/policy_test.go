@@ -51,10 +51,6 @@ func (s *service) fill() {
 	set.Deny = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::/32")}
 	set.Exempt = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	set.TokenPlan, set.AddressPlan = "pro", "free"
-	set.Bans = &policy.Bans{
-		Denials: 20, Window: policy.Duration(time.Minute), Base: policy.Duration(10 * time.Minute),
-		Cap: policy.Duration(24 * time.Hour),
-	}
 	if _, err := s.keys.SaveSet(s.t.Context(), *set, byTest); err != nil {
 		s.t.Fatal(err)
 	}

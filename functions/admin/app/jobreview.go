@@ -44,7 +44,7 @@ func (r *Registry) ReviewJob(ctx context.Context, set *policy.Set, j Job) (JobRe
 	for began := time.Now(); review.Read < maxReviewed && time.Since(began) < maxReviewing; {
 		keys, next, err := r.selectedKeys(ctx, set, j, maxReviewed-review.Read)
 		if err == nil {
-			err = r.compare(ctx, set, j, keys, &review)
+			review.compare(set, j, keys)
 		}
 		if err != nil {
 			return review, err
@@ -66,17 +66,7 @@ func (r *Registry) ReviewJob(ctx context.Context, set *policy.Set, j Job) (JobRe
 }
 
 // compare adds keys to a review.
-func (r *Registry) compare(ctx context.Context, set *policy.Set, j Job, keys []policy.Key,
-	review *JobReview) error {
-	if j.Do == Unban {
-		until, err := r.store.BannedUntil(ctx, set, keys)
-		if err != nil {
-			return err
-		}
-		for i := range keys {
-			keys[i].Banned = until[i]
-		}
-	}
+func (review *JobReview) compare(set *policy.Set, j Job, keys []policy.Key) {
 	for _, k := range keys {
 		review.Read++
 		after, differs := j.Result(set, k)
@@ -90,5 +80,4 @@ func (r *Registry) compare(ctx context.Context, set *policy.Set, j Job, keys []p
 			review.Rows = append(review.Rows, KeyReview{Subject{Key: k}, after})
 		}
 	}
-	return nil
 }

@@ -23,7 +23,7 @@ const (
 	Revoke       = "revoke"
 	Unrevoke     = "unrevoke"
 	Ban          = "ban"
-	Unban        = "unban" // lifts a manual or automatic ban
+	Unban        = "unban" // lifts a ban
 	AddTags      = "tag"
 	RemoveTags   = "untag"
 	SetGroup     = "group"

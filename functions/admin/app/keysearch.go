@@ -71,7 +71,7 @@ func (f KeyFilter) matchesRecord(set *policy.Set, k policy.Key) bool {
 		return false
 	}
 	if f.State != "" && !f.counted() {
-		s := NewSubject(set, k, limiter.Decision{}, time.Time{}, time.Now())
+		s := NewSubject(set, k, limiter.Decision{}, time.Now())
 		if !s.Is(f.State) {
 			return false
 		}

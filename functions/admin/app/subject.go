@@ -37,18 +37,17 @@ const ExpiresSoon = 30 * 24 * time.Hour
 // Subject is a key, the limits in force for it, and what its next call would get.
 type Subject struct {
 	policy.Key
-	Effective   policy.Effective
-	Now         limiter.Decision
-	BannedUntil time.Time // end of a manual or automatic ban; zero or past without a ban
-	At          time.Time // this function's clock, to which expiries are compared
-	Fullest     Fullest   // zero unless the list is ordered by it, and for a key without limits
+	Effective policy.Effective
+	Now       limiter.Decision
+	At        time.Time // this function's clock, to which expiries are compared
+	Fullest   Fullest   // zero unless the list is ordered by it, and for a key without limits
 }
 
 // NewSubject returns the Subject of a key at an instant of this function's clock. now is
-// the decision about a next call, and banned the end of a ban.
-func NewSubject(set *policy.Set, k policy.Key, now limiter.Decision, banned, at time.Time) Subject {
+// the decision about a next call.
+func NewSubject(set *policy.Set, k policy.Key, now limiter.Decision, at time.Time) Subject {
 	e, _ := set.Effective(k, at)
-	return Subject{Key: k, Effective: e, Now: now, BannedUntil: banned, At: at}
+	return Subject{Key: k, Effective: e, Now: now, At: at}
 }
 
 // States returns every state that the key is in. A key that is not active has only the
@@ -62,7 +61,7 @@ func (s Subject) States() []State {
 		state State
 		in    bool
 	}{
-		{Banned, s.BannedUntil.After(s.At)},
+		{Banned, s.Key.Banned.After(s.At)},
 		{Expiring, !s.Expires.IsZero() && s.Expires.Sub(s.At) < ExpiresSoon},
 		{Blocked, s.blocked()},
 		{Near, !s.blocked() && slices.ContainsFunc(s.Now.Limits, limiter.Usage.NearlyUsedUp)},
@@ -95,7 +94,7 @@ func Percent(used, of int64) int64 {
 	return max(1, min(99, used*100/of))
 }
 
-// Subjects reads the bans and counts of each key.
+// Subjects reads the counts of each key.
 func Subjects(ctx context.Context, keys *Registry, set *policy.Set,
 	list []policy.Key) ([]Subject, error) {
 	return subjects(ctx, keys, set, "", list)
@@ -108,19 +107,9 @@ func subjects(ctx context.Context, keys *Registry, set *policy.Set, state State,
 	if len(list) == 0 {
 		return nil, nil
 	}
-	until, err := keys.store.BannedUntil(ctx, set, list)
-	if err != nil {
-		return nil, err
-	}
 	if state == Banned {
-		at, n := time.Now(), 0
-		for i, k := range list {
-			if until[i].After(at) {
-				list[n], until[n] = k, until[i]
-				n++
-			}
-		}
-		list = list[:n]
+		at := time.Now()
+		list = slices.DeleteFunc(list, func(k policy.Key) bool { return !k.Banned.After(at) })
 	}
 	decisions, err := keys.Usage(ctx, set, list)
 	if err != nil {
@@ -129,7 +118,7 @@ func subjects(ctx context.Context, keys *Registry, set *policy.Set, state State,
 	at := time.Now()
 	all := make([]Subject, len(list))
 	for i, k := range list {
-		all[i] = NewSubject(set, k, decisions[i], until[i], at)
+		all[i] = NewSubject(set, k, decisions[i], at)
 	}
 	return all, nil
 }
@@ -137,12 +126,8 @@ func subjects(ctx context.Context, keys *Registry, set *policy.Set, state State,
 // SurveyKey returns a key and every limit that its calls fall under.
 func SurveyKey(ctx context.Context, keys *Registry, checker *enforce.Checker, set *policy.Set,
 	k policy.Key) (Subject, enforce.Survey, error) {
-	until, err := keys.store.BannedUntil(ctx, set, []policy.Key{k})
-	if err != nil {
-		return Subject{}, enforce.Survey{}, err
-	}
-	survey, err := checker.Survey(ctx, set, k, until[0])
-	return NewSubject(set, k, survey.Own, until[0], time.Now()), survey, err
+	survey, err := checker.Survey(ctx, set, k)
+	return NewSubject(set, k, survey.Own, time.Now()), survey, err
 }
 
 // Records returns the records of the keys and callers that items belong to, by id.

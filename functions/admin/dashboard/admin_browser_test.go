@@ -41,9 +41,6 @@ func busyKeys(t testing.TB) *sitetest.Registry {
 		s.PerIP = policy.Scope{Limits: []limiter.Limit{sitetest.Per(600, time.Minute)}}
 		s.Deny = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24"),
 			netip.MustParsePrefix("2001:db8:1234:5678::/64")}
-		s.Bans = &policy.Bans{Denials: 100, Window: policy.Duration(time.Minute),
-			Base: policy.Duration(5 * time.Minute),
-			Cap:  policy.Duration(24 * time.Hour)}
 	})
 	for i := range 5 {
 		name := fmt.Sprintf("customer-%d", i)

@@ -185,7 +185,7 @@ func (d *dashboard) explanation(set *policy.Set, k policy.Key, e enforce.Explana
 		Verdict:  verdictText(e),
 		Allowed:  c.Allowed,
 		Response: responseTo(e),
-		Why:      limitReasons(app.NewSubject(set, k, limiter.Decision{}, c.BannedUntil, c.Now)),
+		Why:      limitReasons(app.NewSubject(set, k, limiter.Decision{}, c.Now)),
 		Cost:     "The call costs " + wording.Cost(c.Cost) + ".",
 	}
 	if len(e.Matches) == 0 {

@@ -148,10 +148,7 @@ func stateNote(s app.Subject, newest []audit.Entry) string {
 	switch {
 	case s.Status == policy.Revoked:
 	case s.Is(app.Banned):
-		text, action = "Banned until "+page.Instant(s.BannedUntil).Text, audit.KeyBan
-		if !s.Banned.After(s.At) {
-			return text + ", automatically, after too many denied calls."
-		}
+		text, action = "Banned until "+page.Instant(s.Banned).Text, audit.KeyBan
 	default:
 		return ""
 	}

@@ -15,16 +15,11 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/functions/admin/app"
-	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/server"
 	"tidegate/internal/apikey"
-	"tidegate/internal/cause"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
-	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/sitetest"
-	"tidegate/internal/usage"
-	"tidegate/internal/usage/denylog"
 )
 
 var secretInPage = regexp.MustCompile(`id="secret"[^>]* value="(tg_[^"]+)"`)
@@ -357,54 +352,6 @@ func TestBulkOnSelection(t *testing.T) {
 	if s.Keys.Key("bolt").Status != policy.Revoked || s.Keys.Key("calm").Status != policy.Active ||
 		s.Keys.Key("acme").Override != nil {
 		t.Error("bolt is not revoked, calm is not active, or acme has an override")
-	}
-}
-
-// banByPolicy writes and records an automatic ban of a key, as a check does.
-func banByPolicy(r *sitetest.Registry, name string, until time.Time) {
-	r.T.Helper()
-	us := uint64(until.UnixMicro())
-	ban := []byte{3, byte(us >> 48), byte(us >> 40), byte(us >> 32), byte(us >> 24), byte(us >> 16),
-		byte(us >> 8), byte(us)}
-	for _, suffix := range []string{"sb", "sd"} {
-		key := keyspace.Of(r.IDs[name], suffix)
-		set := r.Client.B().Set().Key(key).Value(valkey.BinaryString(ban)).Build()
-		r.Must(r.Client.Do(context.Background(), set).Error())
-	}
-	r.Record(usage.Outcome{Subject: r.IDs[name], Registered: true, Verdict: usage.Denied, Time: time.Now(),
-		Denial: &denylog.Denial{Cause: cause.Ban}, DeniedUntil: until})
-}
-
-// Pages show an automatic ban as they show a manual one, and an unban ends it.
-func TestAutomaticBanOnPages(t *testing.T) {
-	s := sitetest.New(t).Login()
-	s.Keys.Save(func(set *policy.Set) {
-		set.Bans = &policy.Bans{Denials: 2, Window: policy.Duration(time.Hour),
-			Base: policy.Duration(time.Hour), Cap: policy.Duration(time.Hour)}
-	})
-	until := time.Now().Add(time.Hour)
-	banByPolicy(s.Keys, "acme", until)
-	list := s.Get("/keys?state=banned").Wants(t, http.StatusOK, "{acme}", "banned", page.Instant(until).Text)
-	if strings.Contains(list.Body, "{bolt}") {
-		t.Error("the list of banned keys has bolt")
-	}
-	s.Get("/keys/{acme}").Wants(
-		t, http.StatusOK, "This caller is banned.", "/keys/{acme}/unban",
-		page.Instant(until).Text+", automatically, after too many denied calls.",
-	)
-	s.Get("/keys.csv?state=banned").Wants(t, http.StatusOK, page.Stamp(until))
-	s.Post("/keys/{acme}/unban", fields("version", "1", "reason", "sorry")).Wants(t, http.StatusSeeOther)
-	for _, suffix := range []string{"sb", "sd"} {
-		if s.Keys.Server.Exists(keyspace.Of(s.Keys.IDs["acme"], suffix)) {
-			t.Errorf("the unban left the Valkey key %s", suffix)
-		}
-	}
-	s.Get("/audit?subject={acme}").Wants(t, http.StatusOK, "key.unban", "banned until",
-		page.Instant(until).Text)
-	if body := s.Get("/keys/{acme}").Wants(t, http.StatusOK, "/keys/{acme}/ban").Body; strings.Contains(
-		body, "This caller is banned.",
-	) {
-		t.Error("the page shows a ban after the unban")
 	}
 }
 

@@ -304,7 +304,7 @@ func keyCells(s app.Subject) []string {
 	return []string{
 		s.ID, s.Name, s.Plan, s.Group, string(s.Status), strings.Join(states, "; "), s.Env,
 		strings.Join(s.Tags, ", "), policydoc.LimitsText(s.Effective.Limits), strings.Join(used, "; "),
-		until, reason, page.Stamp(s.Expires), page.Stamp(s.BannedUntil),
+		until, reason, page.Stamp(s.Expires), page.Stamp(s.Banned),
 		page.Stamp(s.Created), page.Stamp(s.Updated), strconv.FormatInt(s.Version, 10),
 	}
 }

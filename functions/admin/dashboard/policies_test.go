@@ -185,35 +185,31 @@ func TestShared(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Get("/policies/shared").Wants(t, http.StatusOK)
 	for field, value := range map[string]string{"deny": "nonsense", "allow": "10.0.0.1/8",
-		"exempt": "1.2.3.4/99", "denials": "1",
-		"tokenPlan": "none", "globalMode": "x"} {
+		"exempt": "1.2.3.4/99", "tokenPlan": "none", "globalMode": "x"} {
 		s.Post("/policies/shared", sharedOf("1", field, value)).Wants(
 			t, http.StatusUnprocessableEntity, `id="`+field+`-error"`,
 		)
 	}
 	form := sharedOf("1", "deny", "198.51.100.0/24\r\n2001:db8::/32, 192.0.2.7", "tokenPlan", "free",
-		"denials", "100", "window", "1m", "first",
-		"5m", "most", "1d",
 		"perIP[0]", "50 per minute", "global[0]", "5000 per minute")
 	s.Post("/policies/shared", form).Wants(t, http.StatusSeeOther)
 	set := s.Set()
 	if len(set.Deny) != 3 || set.Deny[2] != netip.MustParsePrefix("192.0.2.7/32") ||
-		set.TokenPlan != "free" || set.Bans == nil ||
-		set.Bans.Denials != 100 {
-		t.Errorf("saved %+v, want 3 denied networks, the token plan free and bans", set)
+		set.TokenPlan != "free" {
+		t.Errorf("saved %+v, want 3 denied networks and the token plan free", set)
 	}
 	page := s.Get("/policies").Wants(t, http.StatusOK, "198.51.100.0/24, 2001:db8::/32",
-		"100 denied calls in 1m ban for 5m", "50 per minute",
+		"50 per minute",
 		"5,000 per minute; shadow")
 	s.Get("/policies/shared").Wants(
-		t, http.StatusOK, "2001:db8::/32", `name="denials" value="100"`,
+		t, http.StatusOK, "2001:db8::/32",
 	)
 	undo := sitetest.UndoInPage.FindStringSubmatch(page.Body)[1]
 	warned := s.Post(undo, nil).Wants(t, http.StatusUnprocessableEntity, "JWTs without a plan are refused.")
 	s.Post(strings.Replace(undo, "/undo", "/revert", 1), sitetest.FormIn(warned.Body)).
 		Wants(t, http.StatusSeeOther)
-	if set := s.Set(); len(set.Deny) != 0 || set.Bans != nil {
-		t.Errorf("after the undo: %+v, want no denied networks and no bans", set)
+	if set := s.Set(); len(set.Deny) != 0 {
+		t.Errorf("after the undo: %+v, want no denied networks", set)
 	}
 }
 

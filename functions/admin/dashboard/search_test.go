@@ -16,7 +16,6 @@ import (
 	"tidegate/functions/admin/server"
 	"tidegate/internal/audit"
 	"tidegate/internal/cause"
-	"tidegate/internal/policy"
 	"tidegate/internal/testing/sitetest"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/denylog"
@@ -205,7 +204,7 @@ func keysInState(s *sitetest.Site, state string) (names []string, pages int) {
 }
 
 // Among 600 keys, the first page of the states banned, blocked and near has all keys in
-// that state: automatic and manual bans, a used-up limit, at most a fifth left. A key
+// that state: a ban, a used-up limit, at most a fifth left. A key
 // that may call again is in none of them, whatever was recorded.
 func TestFirstPageOfKeyStates(t *testing.T) {
 	keys := sitetest.NewRegistry(t)
@@ -214,18 +213,15 @@ func TestFirstPageOfKeyStates(t *testing.T) {
 		keys.CreateKey(fmt.Sprintf("customer-%03d", i), "free")
 	}
 	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
-	keys.Save(func(set *policy.Set) {
-		set.Bans = &policy.Bans{Denials: 2, Window: policy.Duration(time.Hour),
-			Base: policy.Duration(time.Hour), Cap: policy.Duration(time.Hour)}
-	})
 	now := time.Now()
 	denied := func(name string, d *denylog.Denial) {
 		keys.Record(usage.Outcome{Subject: keys.IDs[name], Registered: true, Verdict: usage.Denied,
 			Time: now, Denial: d, DeniedUntil: now.Add(time.Hour)})
 	}
-	banByPolicy(keys, "customer-590", now.Add(time.Hour))
-	s.Post("/keys/{customer-591}/ban", fields("lasts", "1h", "version", "1", "reason", "abuse")).Wants(t,
-		http.StatusSeeOther)
+	for _, name := range []string{"customer-590", "customer-591"} {
+		s.Post("/keys/{"+name+"}/ban", fields("lasts", "1h", "version", "1", "reason", "abuse")).Wants(t,
+			http.StatusSeeOther)
+	}
 	denied("customer-592", &denylog.Denial{Cause: cause.Ban, RetryAfter: time.Hour}) // no longer banned
 	for _, name := range []string{"customer-593", "customer-594", "customer-595"} {
 		keys.Use(name, 10)

@@ -68,7 +68,6 @@ func Diff(before, after *policy.Set) []Change {
 	d.note("exempt addresses", PrefixText(before.Exempt), PrefixText(after.Exempt))
 	d.note("default plan for JWTs", before.TokenPlan, after.TokenPlan)
 	d.note("default plan for addresses", before.AddressPlan, after.AddressPlan)
-	d.note("bans", BansText(before.Bans), BansText(after.Bans))
 	d.overrides(before.GroupOverrides, after.GroupOverrides)
 	return d.changes
 }

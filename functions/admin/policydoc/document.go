@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"time"
 
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -27,7 +26,6 @@ type Policy struct {
 	Exempt      []string `json:"exempt,omitempty" yaml:"exempt,omitempty" maxItems:"500" doc:"Networks whose callers are not limited"`
 	TokenPlan   string   `json:"tokenPlan,omitempty" yaml:"tokenPlan,omitempty" maxLength:"100" doc:"Default plan for JWTs"`
 	AddressPlan string   `json:"addressPlan,omitempty" yaml:"addressPlan,omitempty" maxLength:"100" doc:"Default plan for addresses"`
-	Bans        *Bans    `json:"bans,omitempty" yaml:"bans,omitempty"`
 }
 
 // Plan is a named list of limits for keys. JSON identifies a plan by Number, YAML by Name.
@@ -73,14 +71,6 @@ type Scope struct {
 	Mode   policy.Mode `json:"mode,omitempty" yaml:"mode,omitempty" enum:"enforce,shadow"`
 }
 
-// Bans is the policy of automatic bans.
-type Bans struct {
-	Denials int64  `json:"denials" yaml:"denials" minimum:"2" maximum:"100000"`
-	Window  string `json:"window" yaml:"window" maxLength:"40" example:"1m"`
-	Base    string `json:"base" yaml:"base" maxLength:"40" doc:"Length of the first ban; each further ban is twice as long" example:"10m"`
-	Cap     string `json:"cap" yaml:"cap" maxLength:"40" doc:"Length of the longest ban" example:"1d"`
-}
-
 // Limit is the document form of a limit. In YAML it is the text of LimitText, or a mapping
 // of its fields if the text would lose something.
 type Limit limiter.Text
@@ -102,9 +92,6 @@ func PolicyOf(s *policy.Set) Policy {
 			SettleMax: r.SettleMax, Overdraw: r.Overdraw, Mode: r.Mode,
 			PerKey: LimitsOf(r.PerKey), PerIP: LimitsOf(r.PerIP), Shared: LimitsOf(r.Shared),
 		})
-	}
-	if b := s.Bans; b != nil {
-		p.Bans = &Bans{b.Denials, short(b.Window), short(b.Base), short(b.Cap)}
 	}
 	return p
 }
@@ -146,14 +133,6 @@ func scopeOf(s policy.Scope) *Scope {
 	return &Scope{Limits: LimitsOf(s.Limits), Mode: s.Mode}
 }
 
-// short formats a duration as "10s"; 0 is empty.
-func short(d policy.Duration) string {
-	if d == 0 {
-		return ""
-	}
-	return limiter.ShortWindow(time.Duration(d))
-}
-
 func networks(list []netip.Prefix) []string {
 	var all []string
 	for _, p := range list {
@@ -173,7 +152,7 @@ func (p *Policy) Set(current *policy.Set) (policy.Set, []policy.FieldError) {
 		PerIP: t.scope("perIP", p.PerIP), Global: t.scope("global", p.Global),
 		Deny: t.networks("deny", p.Deny), Allow: t.networks("allow", p.Allow),
 		Exempt:    t.networks("exempt", p.Exempt),
-		TokenPlan: p.TokenPlan, AddressPlan: p.AddressPlan, Bans: t.bans(p.Bans),
+		TokenPlan: p.TokenPlan, AddressPlan: p.AddressPlan,
 		NextNumber: current.NextNumber, GroupOverrides: current.GroupOverrides,
 	}
 	for i, plan := range p.Plans {
@@ -257,14 +236,6 @@ func (t *parser) scope(at string, s *Scope) policy.Scope {
 	return policy.Scope{Limits: t.limits(at+".limits", s.Limits), Mode: s.Mode}
 }
 
-func (t *parser) bans(b *Bans) *policy.Bans {
-	if b == nil {
-		return nil
-	}
-	return &policy.Bans{Denials: b.Denials, Window: t.duration("bans.window", b.Window),
-		Base: t.duration("bans.base", b.Base), Cap: t.duration("bans.cap", b.Cap)}
-}
-
 func (t *parser) limits(at string, list []Limit) []limiter.Limit {
 	var all []limiter.Limit
 	for i, l := range list {
@@ -280,16 +251,6 @@ func (t *parser) limit(at string, l Limit) limiter.Limit {
 			policy.FieldError{Field: at + "." + e.Field, Message: e.Message})
 	}
 	return read
-}
-
-// duration parses a duration; an empty one is 0.
-func (t *parser) duration(at, text string) policy.Duration {
-	if text == "" {
-		return 0
-	}
-	read, err := limiter.ParseWindow(text)
-	t.add(at, err)
-	return policy.Duration(read)
 }
 
 // networks parses networks and single addresses. It does not check that they are masked;

@@ -123,9 +123,6 @@ func note(section string) string {
 	case "tokenPlan":
 		return "Default plan for JWTs that name no plan; addressPlan is the one for callers known by " +
 			"address.\n# Without a default plan, such callers are refused."
-	case "bans":
-		return "A caller with this many denied calls in a window is banned for base, then twice as long " +
-			"each\n# time, up to cap."
 	}
 	return ""
 }

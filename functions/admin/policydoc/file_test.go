@@ -43,7 +43,6 @@ routes:
 perIP: {limits: [100 per second], mode: shadow}
 deny: [203.0.113.0/24]
 tokenPlan: free
-bans: {denials: 20, window: 1m, base: 10m, cap: 1d}
 `
 
 func current() *policy.Set {
@@ -95,9 +94,6 @@ func TestRead(t *testing.T) {
 		PerIP: policy.Scope{Limits: []limiter.Limit{{Requests: 100, Window: time.Second}},
 			Mode: policy.Shadow},
 		Deny: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}, TokenPlan: "free",
-		Bans: &policy.Bans{Denials: 20, Window: policy.Duration(time.Minute),
-			Base: policy.Duration(10 * time.Minute),
-			Cap:  policy.Duration(24 * time.Hour)},
 	}
 	if jsonOf(t, got) != jsonOf(t, want) {
 		t.Errorf("got  %s\nwant %s", jsonOf(t, got), jsonOf(t, want))
@@ -124,7 +120,6 @@ route all: none → GET /*; cost 1
 limits per address: none → 100 per second; shadow
 refused addresses: none → 203.0.113.0/24
 default plan for JWTs: none → free
-bans: none → 20 denied calls in 1m ban for 10m, then twice as long, up to 1d
 `
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -211,6 +206,8 @@ func TestReadRefuses(t *testing.T) {
 			`unknown field "lease": leave it out`},
 		"former field of a plan": {"plans:\n  - name: a\n    candidate: [1 per 1s]\n", 3,
 			`unknown field "candidate": write its limits among limits, each with “, shadow”`},
+		"former section": {"bans: {denials: 20, window: 1m, base: 10m, cap: 1d}\n", 1,
+			`unknown field "bans": ban a key by hand`},
 		"unknown field in a plan": {"plans:\n  - name: a\n    limts: []\n", 3, `unknown field "limts"`},
 		"unknown field of a limit": {"plans:\n  - name: a\n    limits:\n      - {requests: 1, window: 1s, " +
 			"algorythm: log}\n", 4,
@@ -246,7 +243,7 @@ func TestReadRefuses(t *testing.T) {
 		"list for text":      {"plans:\n  - name: [a]\n", 2, "expected text, got a list"},
 		"list for a mode":    {"plans:\n  - name: a\n    mode: [x]\n", 3, "expected text, got a list"},
 		"mapping for a list": {"plans: {a: 1}\n", 1, "expected a list, got a mapping"},
-		"text for a mapping": {"bans: x\n", 1, `expected a mapping, got "x"`},
+		"text for a mapping": {"perIP: x\n", 1, `expected a mapping, got "x"`},
 		"list for a limit":   {"perIP: {limits: [[1]]}\n", 1, "expected text or a mapping, got a list"},
 		"text of two lines":  {"plans: \"a\\nb\"\n", 1, `expected a list, got "a\nb"`},
 		"name of two lines":  {"\"a\\nb\": 1\n", 1, "unknown field"},
@@ -488,10 +485,6 @@ func sets() *rapid.Generator[policy.Set] {
 		if len(s.Plans) > 0 {
 			s.TokenPlan = s.Plans[0].Name
 		}
-		if rapid.Bool().Draw(t, "bans") {
-			s.Bans = &policy.Bans{Denials: 20, Window: policy.Duration(90 * time.Second),
-				Base: policy.Duration(time.Minute), Cap: policy.Duration(time.Hour)}
-		}
 		return s
 	})
 }
@@ -547,7 +540,6 @@ func TestUnreadableFields(t *testing.T) {
 		}},
 		Routes: []Rule{{PerKey: []Limit{{Window: "x"}}}},
 		Deny:   []string{"203.0.113.7", "home"},
-		Bans:   &Bans{Window: "1m", Base: "long", Cap: "longer"},
 	}
 	set, fieldErrors := document.Set(&policy.Set{})
 	var fields []string
@@ -555,7 +547,7 @@ func TestUnreadableFields(t *testing.T) {
 		fields = append(fields, e.Field)
 	}
 	slices.Sort(fields)
-	want := []string{"bans.base", "bans.cap", "deny[1]",
+	want := []string{"deny[1]",
 		"plans[0].limits[1].algorithm", "plans[0].limits[1].calendar", "plans[0].limits[1].window",
 		"routes[0].perKey[0].window"}
 	if !slices.Equal(fields, want) {

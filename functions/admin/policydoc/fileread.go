@@ -20,7 +20,7 @@ const (
 	// maxMarks bounds the values of a file before it is parsed. The largest set has about
 	// 150,000; each takes about 300 bytes of memory.
 	maxMarks    = 400_000
-	maxFields   = 32 // of one mapping; a policy has 11 at most
+	maxFields   = 32 // of one mapping; a policy has 10 at most
 	maxDepth    = 8  // of nesting; a limit's fields have depth 5
 	maxProblems = 20 // in one InvalidError
 )
@@ -191,7 +191,7 @@ func (w *walk) visit(node *yaml.Node, path string, depth int) {
 
 // wholeNumbers matches the paths of fields with integers.
 var wholeNumbers = regexp.MustCompile(
-	`(^|\.)(version|share|cost|settleMax|denials|requests|slots|notify\[[0-9]+\])$`)
+	`(^|\.)(version|share|cost|settleMax|requests|slots|notify\[[0-9]+\])$`)
 
 // zeroFirst matches a number with zeros before it.
 var zeroFirst = regexp.MustCompile(`^0[0_]*([0-9][0-9_]{0,20})$`)

@@ -2,6 +2,7 @@ package policydoc
 
 // removed has what to write in place of fields that policies had once, by their names.
 var removed = map[string]string{
+	"bans":        "ban a key by hand, or write \"denied calls count\" at a limit of the plan",
 	"lease":       "leave it out, every call asks the one count in Valkey",
 	"sharedLease": "leave it out, every call asks the one count in Valkey",
 	"candidate":   "write its limits among limits, each with “, shadow”",

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
-	"time"
 
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -102,16 +101,6 @@ func join[T fmt.Stringer](list []T) string {
 		texts[i] = item.String()
 	}
 	return strings.Join(texts, ", ")
-}
-
-// BansText describes the policy of automatic bans; empty without one.
-func BansText(b *policy.Bans) string {
-	if b == nil {
-		return ""
-	}
-	short := func(d policy.Duration) string { return limiter.ShortWindow(time.Duration(d)) }
-	return fmt.Sprintf("%s denied calls in %s ban for %s, then twice as long, up to %s", Number(b.Denials),
-		short(b.Window), short(b.Base), short(b.Cap))
 }
 
 // Meaning says in sentences what a limit does: "Exact: at most 100 in any 10 seconds."

@@ -14,7 +14,6 @@ import (
 	"tidegate/functions/admin/server"
 	"tidegate/internal/apikey"
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
 	"tidegate/internal/testing/sitetest"
 )
 
@@ -188,19 +187,6 @@ func TestOwnForeignKey(t *testing.T) {
 	getOwnKey(s, withKey(value+"x")).Wants(t, http.StatusUnauthorized)
 	s.Keys.ForeignKeys = false
 	getOwnKey(s, withKey(value)).Wants(t, http.StatusUnauthorized)
-}
-
-// A key with an automatic ban is refused too.
-func TestOwnKeyBannedByPolicy(t *testing.T) {
-	s := sitetest.New(t)
-	hour := policy.Duration(time.Hour)
-	s.Keys.Save(func(set *policy.Set) {
-		set.Bans = &policy.Bans{Denials: 3, Window: hour, Base: hour, Cap: hour}
-	})
-	ban := policyset.AppendTime([]byte{1}, time.Now().Add(time.Hour))
-	set := s.Keys.Client.B().Set().Key(policyset.BanKey(s.Keys.IDs["acme"])).Value(string(ban)).Build()
-	s.Keys.Must(s.Keys.Client.Do(t.Context(), set).Error())
-	getOwnKey(s, withKey(s.Keys.Secrets["acme"].Reveal())).Wants(t, http.StatusUnauthorized)
 }
 
 // getOwnKeyFrom requests the owner's view of a key from an address.

@@ -4,14 +4,10 @@
 package compiled
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 	"time"
-
-	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/cause"
 	"tidegate/internal/limiter"
@@ -27,9 +23,7 @@ type Set struct {
 	Fallback     *Route       // for calls that match no route rule
 	SharedPerIP  *SharedLimit // limits on each address; nil for none
 	SharedGlobal *SharedLimit // limits on all calls; nil for none
-	Wide         bool         // every check needs wide.lua
 	Shares       bool         // some calls fall under shared limits
-	BanArgs      [3]string    // ARGV[6] to ARGV[8] of wide.lua
 	Problem      error        // why this is an older set under the version in force; nil if it is not
 
 	table  *route.Table
@@ -72,8 +66,7 @@ type planAccess struct {
 
 // New compiles a policy set.
 func New(s *policy.Set) (*Set, error) {
-	c := &Set{Set: *s, Wide: s.Bans != nil,
-		Fallback: &Route{Route: policy.Route{Cost: 1}}}
+	c := &Set{Set: *s, Fallback: &Route{Route: policy.Route{Cost: 1}}}
 	patterns := make([]route.Pattern, len(s.Routes))
 	for i, r := range s.Routes {
 		patterns[i] = r.Pattern
@@ -94,7 +87,7 @@ func New(s *policy.Set) (*Set, error) {
 		return nil, err
 	}
 	c.Shares = c.SharedPerIP != nil || c.SharedGlobal != nil || slices.ContainsFunc(c.routes, (*Route).shares)
-	return c, errors.Join(c.compilePlans(), c.compileBans())
+	return c, c.compilePlans()
 }
 
 func newRoute(r policy.Route) (*Route, error) {
@@ -145,21 +138,6 @@ func (c *Set) compilePlans() error {
 	}
 	return nil
 }
-
-func (c *Set) compileBans() error {
-	if c.Bans == nil {
-		return nil
-	}
-	program, err := limiter.Compile([]limiter.Limit{
-		{Requests: c.Bans.Denials - 1, Window: time.Duration(c.Bans.Window)}}, time.Now())
-	if err != nil {
-		return err
-	}
-	c.BanArgs = [3]string{valkey.BinaryString(program), micros(c.Bans.Base), micros(c.Bans.Cap)}
-	return nil
-}
-
-func micros(d policy.Duration) string { return strconv.FormatInt(time.Duration(d).Microseconds(), 10) }
 
 // RouteFor finds the route rule that applies to a call. It returns policy.ErrRefused for
 // an ambiguous path.

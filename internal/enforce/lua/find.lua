@@ -20,9 +20,9 @@
 -- ARGV[8]  when the key expires; 2^53 - 1 for never
 --
 -- Only with wide.lua, if a list restricts the routes of some plan or of the key:
--- ARGV[9]  numbers of the plans that do not open the route, 2 bytes each
--- ARGV[10]  description in the caller's record, with its list; empty if not known
--- ARGV[11]  1 if that list opens the route
+-- ARGV[6]  numbers of the plans that do not open the route, 2 bytes each
+-- ARGV[7]  description in the caller's record, with its list; empty if not known
+-- ARGV[8]  1 if that list opens the route
 --
 -- Returns a string:
 --   'N'  1 byte                  the caller may not call: 'U' unknown key or wrong
@@ -31,7 +31,7 @@
 --                                its plan does not open the route
 --   'S'  4 bytes version         a newer policy set is in force; 0 if the bucket has no
 --                                copy
---   'A'  4 bytes version of the record, description     the key has a list, and ARGV[10]
+--   'A'  4 bytes version of the record, description     the key has a list, and ARGV[7]
 --                                is not its description: repeat the check with it
 --   'B'  7 bytes until, 7 bytes now, public     the caller is banned
 --   'O'  7 bytes now, public     the mode of the limits is off (with wide.lua: see there)
@@ -50,7 +50,8 @@
 local sub, byte = string.sub, string.byte
 local key, cost, calls, taken, counted = KEYS[2], tonumber(ARGV[2]), 0, 0, ''
 local prog, public, entry, source, ends, off
-local known = not KEYS[4] and ARGV[5]
+local wide = KEYS[4]
+local known = not wide and ARGV[5]
 if known and call('GETRANGE', KEYS[3], 0, 4) == ARGV[7] and now < tonumber(ARGV[8]) then
   local record = call('GETRANGE', KEYS[1], 0, 65 + #known)
   if sub(record, 67) == known and sub(record, 3, 34) == ARGV[1] and byte(record) == 2
@@ -101,9 +102,9 @@ if not prog then
     local at = 107 + name + over
     if lists then
       local described = sub(record, at)
-      if described ~= ARGV[10] then
+      if not wide or described ~= ARGV[7] then
         return 'A' .. sub(record, 88, 91) .. described
-      elseif ARGV[11] ~= '1' then
+      elseif ARGV[8] ~= '1' then
         return 'NA'
       end
     end
@@ -141,8 +142,8 @@ if not prog then
   if not plan or plan == 0 then
     plan = tonumber(ARGV[4])
   end
-  for i = 1, #(ARGV[9] or ''), 2 do
-    if unpack('>I2', ARGV[9], i) == plan then
+  for i = 1, wide and #(ARGV[6] or '') or 0, 2 do
+    if unpack('>I2', ARGV[6], i) == plan then
       return 'NA'
     end
   end
@@ -170,7 +171,7 @@ if not prog then
   ends = 3 + unpack('>I2', entry, 2)
   public = sub(copy, 2, 5) .. about .. string.char(byte(source) + marks) .. group .. sub(entry, 1, ends)
   off = byte(entry, 1) == 3
-  if off and counted == '' and not KEYS[4] then
+  if off and counted == '' and not wide then
     return 'O' .. pack('>I7', now) .. public
   end
   prog = off and '\0\3\0' or sub(entry, 4, ends) -- without limits, a step only counts

@@ -58,8 +58,6 @@ func fullPolicySet() policy.Set {
 		}},
 		PerIP:  policy.Scope{Limits: perHour(80)},
 		Global: policy.Scope{Limits: perHour(90)},
-		Bans: &policy.Bans{Denials: 3, Window: policy.Duration(time.Hour),
-			Base: policy.Duration(time.Minute), Cap: policy.Duration(time.Hour)},
 	}
 }
 

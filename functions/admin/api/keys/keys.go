@@ -81,7 +81,7 @@ type Key struct {
 	Override *Override           `json:"override,omitempty"`
 	Allow    []policydoc.Pattern `json:"allow,omitempty" doc:"Routes that the key may call, among those of its plan; if omitted, all of them"`
 	Expires  *time.Time          `json:"expires,omitempty"`
-	Banned   *time.Time          `json:"bannedUntil,omitempty" doc:"End of the ban; an automatic ban appears only in get-key and list-keys"`
+	Banned   *time.Time          `json:"bannedUntil,omitempty" doc:"End of the ban"`
 	Grace    *time.Time          `json:"graceUntil,omitempty" doc:"Until when the previous secret is valid"`
 	Version  int64               `json:"version"`
 	Created  *time.Time          `json:"created,omitempty"`
@@ -223,7 +223,6 @@ func keyNowOf(s app.Subject) KeyNow {
 	if out.Kind == "" {
 		out.Kind = string(policy.APIKey) // the kind of an unreadable record is unknown
 	}
-	out.Banned = schema.Given(s.BannedUntil)
 	for _, state := range s.States() {
 		out.States = append(out.States, string(state))
 	}

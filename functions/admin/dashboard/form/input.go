@@ -17,7 +17,6 @@ import (
 	"unicode/utf8"
 
 	"tidegate/functions/admin/dashboard/page"
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
@@ -133,16 +132,6 @@ func (in *Input) Whole(missing string, least, most int64) int64 {
 		in.Error = "Must be " + page.Number(least) + " to " + page.Number(most) + "."
 	}
 	return n
-}
-
-// Span returns the typed duration, such as 10s, 5m, 1h30m or 2d. It sets an error if the
-// text is no duration.
-func (in *Input) Span() policy.Duration {
-	d, err := limiter.ParseWindow(strings.TrimSpace(in.Text))
-	if err != nil {
-		in.Error = "Enter a duration such as 30s, 5m, 1h or 2d."
-	}
-	return policy.Duration(d)
 }
 
 // CountErrors returns the number of inputs with an error.

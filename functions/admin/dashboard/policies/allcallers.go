@@ -5,13 +5,11 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
-	"time"
 
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/functions/admin/policydoc"
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
@@ -21,14 +19,12 @@ import (
 const maxAllCallers = 3*3*form.MaxPrefixText + 64<<10
 
 // allCallersForm edits what applies to all callers: limits per address and global limits,
-// address lists, bans, and the plans of callers without a key.
+// address lists, and the plans of callers without a key.
 type allCallersForm struct {
 	perIP, global          form.LimitList
 	perIPMode, globalMode  form.Input
 	deny, allow, exempt    form.Input
 	tokenPlan, addressPlan form.Input
-	denials, window        form.Input // denied calls within the window that cause a ban
-	firstBan, longestBan   form.Input
 }
 
 func allCallersEdit(*http.Request) (edit, bool) {
@@ -49,10 +45,6 @@ func (f *allCallersForm) fields() form.Table {
 		{Name: "exempt", Input: &f.exempt},
 		{Name: "tokenPlan", Input: &f.tokenPlan, Max: maxLen},
 		{Name: "addressPlan", Input: &f.addressPlan, Max: maxLen},
-		{Name: "denials", Input: &f.denials, Max: maxLen, Path: "bans.denials"},
-		{Name: "window", Input: &f.window, Max: maxLen, Path: "bans.window"},
-		{Name: "first", Input: &f.firstBan, Max: maxLen, Path: "bans.base"},
-		{Name: "most", Input: &f.longestBan, Max: maxLen, Path: "bans.cap"},
 	}
 }
 
@@ -67,12 +59,6 @@ func (f *allCallersForm) fill(s *policy.Set) bool {
 	f.allow.Text = prefixLines(s.Allow)
 	f.exempt.Text = prefixLines(s.Exempt)
 	f.tokenPlan.Text, f.addressPlan.Text = s.TokenPlan, s.AddressPlan
-	if b := s.Bans; b != nil {
-		f.denials.Text = page.Number(b.Denials)
-		f.window.Text = limiter.ShortWindow(time.Duration(b.Window))
-		f.firstBan.Text = limiter.ShortWindow(time.Duration(b.Base))
-		f.longestBan.Text = limiter.ShortWindow(time.Duration(b.Cap))
-	}
 	return true
 }
 
@@ -98,19 +84,7 @@ func (f *allCallersForm) apply(next *policy.Set) bool {
 	next.Global = policy.Scope{Limits: f.global.Limits(), Mode: policy.Mode(f.globalMode.Text)}
 	next.Deny, next.Allow, next.Exempt = f.deny.Prefixes(), f.allow.Prefixes(), f.exempt.Prefixes()
 	next.TokenPlan, next.AddressPlan = f.tokenPlan.Text, f.addressPlan.Text
-	next.Bans = f.bans()
 	return true
-}
-
-// bans returns the typed bans; nil if their fields are blank.
-func (f *allCallersForm) bans() *policy.Bans {
-	if strings.TrimSpace(f.denials.Text+f.window.Text+f.firstBan.Text+f.longestBan.Text) == "" {
-		return nil
-	}
-	return &policy.Bans{
-		Denials: f.denials.Whole("Enter the number of denied calls.", 2, 100_000),
-		Window:  f.window.Span(), Base: f.firstBan.Span(), Cap: f.longestBan.Span(),
-	}
 }
 
 func (f *allCallersForm) setError(e policy.FieldError) bool {
@@ -136,11 +110,6 @@ func (f *allCallersForm) view(set *policy.Set) templates.Form {
 			{Summary: "Plans of callers without a key", Fields: []templates.FormField{
 				form.ChoiceField("tokenPlan", "Default plan for JWTs", plans, f.tokenPlan),
 				form.ChoiceField("addressPlan", "Default plan for addresses", plans, f.addressPlan)}},
-			{Summary: "Automatic bans", Fields: []templates.FormField{
-				form.TextField("denials", "Denied calls that cause a ban", "100", 15, f.denials),
-				form.TextField("window", "Counted within", "1m", 15, f.window),
-				form.TextField("first", "First ban", "5m", 15, f.firstBan),
-				form.TextField("most", "Longest ban", "1d", 15, f.longestBan)}},
 		},
 		After: []templates.FormField{
 			form.ChoiceField("perIPMode", "Mode of limits per address", wording.ModeOptions(), f.perIPMode),

@@ -207,6 +207,5 @@ func allCallersFacts(s *policy.Set) []templates.Fact {
 		{Name: "Exempt addresses", Value: wording.OrNone(addresses(s.Exempt))},
 		{Name: "Default plan for JWTs", Value: defaultPlan(s.TokenPlan)},
 		{Name: "Default plan for addresses", Value: defaultPlan(s.AddressPlan)},
-		{Name: "Automatic bans", Value: wording.OrNone(policydoc.BansText(s.Bans))},
 	}
 }

@@ -109,7 +109,7 @@ func lifeBadges(s app.Subject) []templates.Badge {
 	var all []templates.Badge
 	if s.Is(app.Banned) {
 		all = append(all, templates.Badge{
-			Text: "banned", Level: "full", Detail: "until " + page.Instant(s.BannedUntil).Text,
+			Text: "banned", Level: "full", Detail: "until " + page.Instant(s.Banned).Text,
 			State: "banned",
 		})
 	}
