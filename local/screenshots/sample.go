@@ -193,7 +193,7 @@ func (s *sample) checks(ctx context.Context) error {
 		n := int(c.rate * 0.9)
 		for range min(n, 95) {
 			call := enforce.Call{Kind: policy.APIKey, Subject: s.ids[c.name], Secret: s.secret[c.name],
-				Route: route.Call{Method: "GET", Path: "/"}}
+				Address: netip.MustParseAddr("192.0.2.77"), Route: route.Call{Method: "GET", Path: "/"}}
 			if _, err := checker.Check(ctx, call, nil); err != nil {
 				return err
 			}
