@@ -33,10 +33,8 @@ var faults = []struct{ name, text, instead string }{
 		"local at = min(time + window, ends) - now"},
 	{"a wait does not know the end of the log", "local at = min(time + window, ends) - clock",
 		"local at = time + window - clock"},
-	{"a log is cut off beyond its number", "      cut = base\n",
-		"      while base < hi and " +
-			"(total - unpack('>I5', s, HEAD + 8 + ENTRY * (base + 1))) % M >= number do " +
-			"base = base + 1 end\n      cut = base\n"},
+	{"a log keeps no more entries than its number", "      cut = base\n",
+		"      base = max(base, count - 1 - number)\n      cut = base\n"},
 	{"a reset is not asked", "#s, max(now - window, reset)", "#s, now - window"},
 	{"a call is settled twice", "call('DEL', record) == 0", "call('DEL', record) == -1"},
 	{"what is charged names no window", "if now - began >= keep then",
