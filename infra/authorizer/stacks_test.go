@@ -14,8 +14,9 @@ import (
 	"tidegate/infra/authorizer"
 )
 
-// shop makes a team's stack: one class, made for each environment with the same ids.
-func shop(scope constructs.Construct, id string) *userApp {
+// environmentStack makes a team's stack: one class, made for each environment with the
+// same ids.
+func environmentStack(scope constructs.Construct, id string) *userApp {
 	s := newUserApp(nil, awscdk.NewStack(scope, &id, nil))
 	s.use(authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("Limits"),
 		&authorizer.Props{Function: s.check, RestAPI: s.rest}))
@@ -69,16 +70,16 @@ func TestStacksOfOneApp(t *testing.T) {
 		want  string
 	}{
 		"two environments": {func(app awscdk.App) {
-			shop(app, "Dev")
-			shop(app, "Prod")
+			environmentStack(app, "Dev")
+			environmentStack(app, "Prod")
 		}, ""},
 		"two stages of a pipeline": {func(app awscdk.App) {
 			for _, id := range []string{"Dev", "Prod"} {
-				shop(awscdk.NewStage(app, &id, nil), "Shop")
+				environmentStack(awscdk.NewStage(app, &id, nil), "Shop")
 			}
 		}, ""},
 		"another stack's function of the same id": {func(app awscdk.App) {
-			shop(app, "Ours")
+			environmentStack(app, "Ours")
 			theirs := newUserApp(nil, second(app))
 			caching(theirs.stack, theirs.check)
 		}, ""},
@@ -88,7 +89,7 @@ func TestStacksOfOneApp(t *testing.T) {
 			denies(theirs.stack, theirs.rest)
 		}, ""},
 		"our function in another stack": {func(app awscdk.App) {
-			ours := shop(app, "Ours")
+			ours := environmentStack(app, "Ours")
 			caching(second(app), ours.check)
 		}, "Second/Own caches results"},
 		"our function by its ARN in another stack": {func(app awscdk.App) {
@@ -99,7 +100,7 @@ func TestStacksOfOneApp(t *testing.T) {
 			caching(stack, literal(stack))
 		}, "Second/Own caches results"},
 		"an answer of our API in another stack": {func(app awscdk.App) {
-			ours := shop(app, "Ours")
+			ours := environmentStack(app, "Ours")
 			denies(second(app), ours.rest)
 		}, "Second/Denied answers ACCESS_DENIED"},
 		"an answer of an imported API in its own stack": {func(app awscdk.App) {
