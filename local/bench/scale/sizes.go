@@ -133,11 +133,9 @@ func floods(ctx context.Context, o options) ([]bench.Figure, error) {
 		if err != nil {
 			return nil, err
 		}
-		for i := range calls {
-			if flood.change != nil {
-				if err := flood.change(&calls[i]); err != nil {
-					return nil, err
-				}
+		for i := 0; flood.change != nil && i < len(calls); i++ {
+			if err := flood.change(&calls[i]); err != nil {
+				return nil, err
 			}
 		}
 		if err := s.Edit(ctx, func(set *policy.Set) {
