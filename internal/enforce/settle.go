@@ -27,17 +27,16 @@ var (
 	settleLua string
 
 	settleScript = lua.New(func() string {
-		return limiter.StepFunction() + limiter.LookFunction() + chargeLua + settleLua
+		return limiter.StepFunction() + chargeLua + settleLua
 	})
 	// chargeScript settles one state. KEYS[1] is the state, KEYS[2] its bucket's copy of
 	// the plans. ARGV[1] is the program of its limits, ARGV[2] the difference, ARGV[3]
-	// when the cost was taken, ARGV[4] the version of the policy set of the program, and
-	// ARGV[5] '1' if what does not fit is forgiven. It returns the result of the Lua
-	// function settle, or 'S' if a newer set is in force.
+	// when the cost was taken, and ARGV[4] the version of the policy set of the program.
+	// It returns the result of the Lua function settle, or 'S' if a newer set is in force.
 	chargeScript = lua.New(func() string {
-		return limiter.StepFunction() + limiter.LookFunction() + chargeLua +
+		return limiter.StepFunction() + chargeLua +
 			"if newer(KEYS[2], ARGV[4]) then return 'S' end\n" +
-			"return settle(KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[5] == '1', '')"
+			"return settle(KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), '')"
 	})
 )
 
@@ -60,10 +59,6 @@ type Settlement struct {
 	// AboveMax is how much of Actual is above SettleMax; 0 if none is. Only the caller's
 	// own limits are charged for it.
 	AboveMax int64
-	// Short is how much of Actual could not be charged: the largest such part over all
-	// limits. On shared limits AboveMax does not count. It is 0 if Actual is not above
-	// Reserved.
-	Short int64
 	// Owed is what the caller's own limits and shared ones count above their number: the
 	// largest such part over all limits. They deny until it has drained.
 	Owed int64
@@ -78,13 +73,11 @@ type Settlement struct {
 	Kind                        policy.Kind // empty without a record
 	// Crossings are the thresholds of limits that the difference crossed.
 	Crossings crossings
-
-	forgive bool // what does not fit is not charged
 }
 
 // Settle replaces the cost of a reservation by the cost that was really used, once. Every
 // limit of cost that took the reserved cost gets the difference back, or is charged for
-// it: what does not fit is owed, or forgiven if the rule says so. Shared limits are
+// it: what does not fit is owed. Shared limits are
 // charged SettleMax at most. An actual cost of 0 gives back everything. Settle returns
 // ErrReservation, ErrExpired or ErrSettled, and limiter.ErrCost for an actual cost that is
 // out of range. After any other error the reservation may or may not be settled; a retry
@@ -154,7 +147,6 @@ type ownStates struct {
 	overrideEnds   string // microseconds since 1970; empty without an end or override
 	overrideActive bool
 	counted        limiter.Program // of the plan's limits, which an override replaces
-	forgive        bool            // what does not fit is not charged
 }
 
 // readOwnStates reads the limits that apply to the caller at an instant, and lists its
@@ -197,7 +189,7 @@ func (c *Checker) readOwnStates(ctx context.Context, set *compiled.Set, r *reser
 	}
 	err = own.add(r, reservation.Key, "s", limits)
 	if rule := set.Tagged(r.Rule); rule != nil {
-		own.rule, own.forgive = rule.Name, rule.Overdraw == policy.Forgive
+		own.rule = rule.Name
 		err = errors.Join(err, own.add(r, reservation.Route, "s"+rule.Tag, rule.PerKey))
 	}
 	return own, err
@@ -227,8 +219,7 @@ func (c *Checker) trySettle(ctx context.Context, set *compiled.Set, own ownState
 		strconv.FormatInt(r.Expires.UnixMicro(), 10), strconv.FormatInt(s.Actual-r.Cost, 10),
 		strconv.FormatInt(r.At(reservation.Key).UnixMicro(), 10),
 		own.recordVersion, strconv.FormatInt(set.Version, 10), own.overrideEnds,
-		map[bool]string{true: "1"}[own.overrideActive], map[bool]string{true: "1"}[own.forgive],
-		valkey.BinaryString(own.counted),
+		map[bool]string{true: "1"}[own.overrideActive], valkey.BinaryString(own.counted),
 	}
 	for _, state := range own.states {
 		keys, args = append(keys, state.keys[0]), append(args, valkey.BinaryString(state.program))
@@ -247,7 +238,7 @@ func (c *Checker) trySettle(ctx context.Context, set *compiled.Set, own ownState
 		return time.Time{}, limiter.ErrReply
 	}
 	s.Now = policyset.TimeAt(reply[1:])
-	s.Name, s.Group, s.Plan, s.Rule, s.forgive = own.name, own.group, own.plan, own.rule, own.forgive
+	s.Name, s.Group, s.Plan, s.Rule = own.name, own.group, own.plan, own.rule
 	s.KeyVersion, s.Kind = own.version, own.kind
 	rest := reply[8:]
 	for _, state := range own.states {
@@ -274,7 +265,6 @@ func (s *Settlement) addCharge(state settledState, difference int64, b []byte) (
 	if difference < 0 {
 		s.Partial = s.Partial || n > 0
 	} else {
-		s.Short = max(s.Short, difference-n)
 		s.recordOwed(state, step)
 		s.recordCrossings(state, n, step)
 	}

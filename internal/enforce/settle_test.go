@@ -59,12 +59,12 @@ func TestSettle(t *testing.T) {
 		_, secret := w.create(t, "chatty", "free")
 		chat := call(secret).to("POST", "/chat")
 		for i, step := range []struct {
-			actual, short, remaining int64 // remaining after the next call, which costs 1
-		}{{3, 0, 16}, {0, 0, 15}, {8, 0, 6}} {
+			actual, remaining int64 // remaining after the next call, which costs 1
+		}{{3, 16}, {0, 15}, {8, 6}} {
 			c := w.check(t, chat)
-			if s := w.settle(t, c.Reservation, step.actual); s.Short != step.short || s.Reserved != 8 ||
+			if s := w.settle(t, c.Reservation, step.actual); s.Reserved != 8 ||
 				s.Actual != step.actual || s.Partial {
-				t.Errorf("step %d: got %+v, want %d short", i, s, step.short)
+				t.Errorf("step %d: got %+v, want 8 reserved", i, s)
 			}
 			if _, err := w.checker.Settle(t.Context(), c.Reservation, 0); !errors.Is(err, ErrSettled) {
 				t.Errorf("step %d, second settlement: got %v, want ErrSettled", i, err)
@@ -78,33 +78,23 @@ func TestSettle(t *testing.T) {
 }
 
 // A settlement above the reserved cost is owed: the limits count all of it, and deny until
-// it has drained. With overdraw forgive they count what fits, and the rest is Short.
+// it has drained.
 func TestSettleAboveReserved(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
-		for _, test := range []struct {
-			overdraw    policy.Overdraw
-			short, owed int64
-			scopes      string
-		}{
-			{"", 0, 4, "key:0 key:0"},
-			{policy.Forgive, 4, 0, "key:0 key:2"},
-		} {
-			w.plan(t, "free", limiter.Limit{Requests: 10, Window: time.Hour},
-				limiter.Limit{Requests: 12, Window: 2 * time.Hour})
-			w.saveSettledRoute(t, 4)
-			w.save(t, func(s *policy.Set) { s.Routes[0].Overdraw = test.overdraw })
-			_, secret := w.create(t, "chatty"+string(test.overdraw), "free")
-			chat := call(secret).to("POST", "/chat")
-			if s := w.settle(t, w.check(t, chat).Reservation, 5); s.Short != 0 || s.Owed != 0 {
-				t.Errorf("got %+v, want all charged", s)
-			}
-			c := w.check(t, chat) // 1 remains
-			if s := w.settle(t, c.Reservation, 9); s.Short != test.short || s.Owed != test.owed {
-				t.Errorf("%q: got %+v, want %d short, %d owed", test.overdraw, s, test.short, test.owed)
-			}
-			if c := w.expect(t, call(secret), "n"); scopes(c) != test.scopes {
-				t.Errorf("%q: got %s, want %s", test.overdraw, scopes(c), test.scopes)
-			}
+		w.plan(t, "free", limiter.Limit{Requests: 10, Window: time.Hour},
+			limiter.Limit{Requests: 12, Window: 2 * time.Hour})
+		w.saveSettledRoute(t, 4)
+		_, secret := w.create(t, "chatty", "free")
+		chat := call(secret).to("POST", "/chat")
+		if s := w.settle(t, w.check(t, chat).Reservation, 5); s.Owed != 0 {
+			t.Errorf("got %+v, want all charged", s)
+		}
+		c := w.check(t, chat) // 1 remains
+		if s := w.settle(t, c.Reservation, 9); s.Owed != 4 {
+			t.Errorf("got %+v, want 4 owed", s)
+		}
+		if c := w.expect(t, call(secret), "n"); scopes(c) != "key:0 key:0" {
+			t.Errorf("got %s, want key:0 key:0", scopes(c))
 		}
 	})
 }
@@ -127,19 +117,18 @@ func TestSettleEveryScope(t *testing.T) {
 		for _, step := range []struct {
 			actual int64
 			want   string
-			short  int64
 		}{
-			{0, "key:90 route:30 ip:70 route-ip:40 global:80 route-all:50 group:60", 0},
-			{4, "key:90 route:30 ip:70 route-ip:40 global:80 route-all:50 group:60", 0},
-			{26, "key:86 route:26 ip:66 route-ip:36 global:76 route-all:46 group:56", 0},
-			{50, "key:60 route:0 ip:40 route-ip:10 global:50 route-all:20 group:30", 0},
+			{0, "key:90 route:30 ip:70 route-ip:40 global:80 route-all:50 group:60"},
+			{4, "key:90 route:30 ip:70 route-ip:40 global:80 route-all:50 group:60"},
+			{26, "key:86 route:26 ip:66 route-ip:36 global:76 route-all:46 group:56"},
+			{50, "key:60 route:0 ip:40 route-ip:10 global:50 route-all:20 group:30"},
 		} {
 			c := w.check(t, chat)
 			if got := scopes(c); got != step.want {
 				t.Fatalf("before settling %d: got %s, want %s", step.actual, got, step.want)
 			}
-			if s := w.settle(t, c.Reservation, step.actual); s.Short != step.short || s.Partial {
-				t.Fatalf("settling %d: got %+v, want %d short", step.actual, s, step.short)
+			if s := w.settle(t, c.Reservation, step.actual); s.Partial {
+				t.Fatalf("settling %d: got %+v, want nothing partial", step.actual, s)
 			}
 		}
 	})
@@ -363,7 +352,6 @@ type modelledCaller struct {
 	secret      apikey.Secret
 	plan, route limiter.Model
 	limits      [2][]limiter.Limit // of the plan, of the route
-	forgive     bool               // settlements charge only what fits
 	open        []Result           // with reservations that are not settled yet
 	log         []string
 }
@@ -422,9 +410,9 @@ func (w *modelledCaller) settleOne(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.log = append(w.log, fmt.Sprintf("%d actual %d of %d, taken at %d: short %d", s.Now.UnixMicro(), actual,
-		c.Cost, c.Now.UnixMicro(), s.Short))
-	var short, owed int64
+	w.log = append(w.log, fmt.Sprintf("%d actual %d of %d, taken at %d", s.Now.UnixMicro(), actual,
+		c.Cost, c.Now.UnixMicro()))
+	var owed int64
 	partial := false
 	for n, m := range []*limiter.Model{&w.plan, &w.route} {
 		if actual < c.Cost {
@@ -432,17 +420,8 @@ func (w *modelledCaller) settleOne(t *rapid.T) {
 			partial = partial || d.Unreturned > 0
 			continue
 		}
-		extra := actual - c.Cost
-		fits := extra
-		for _, u := range m.Peek(s.Now, w.limits[n]).Limits {
-			fits = min(fits, u.Remaining)
-		}
-		if !w.forgive {
-			fits = extra
-		}
-		short = max(short, extra-fits)
-		if fits > 0 {
-			for _, u := range m.Step(limiter.Step{Now: s.Now, Limits: w.limits[n], Cost: fits,
+		if extra := actual - c.Cost; extra > 0 {
+			for _, u := range m.Step(limiter.Step{Now: s.Now, Limits: w.limits[n], Cost: extra,
 				Force: true}).Limits {
 				owed = max(owed, u.Owed)
 			}
@@ -451,9 +430,9 @@ func (w *modelledCaller) settleOne(t *rapid.T) {
 	if s.Owed != owed {
 		t.Fatalf("%v\n%s\n%d owed; the models predict %d", w.limits, strings.Join(w.log, "\n"), s.Owed, owed)
 	}
-	if s.Short != short || s.Partial != partial {
-		t.Fatalf("%v\n%s\npartial %t; the models predict %d short, partial %t",
-			w.limits, strings.Join(w.log, "\n"), s.Partial, short, partial)
+	if s.Partial != partial {
+		t.Fatalf("%v\n%s\npartial %t; the models predict partial %t",
+			w.limits, strings.Join(w.log, "\n"), s.Partial, partial)
 	}
 }
 
@@ -465,11 +444,9 @@ func TestSettleAgainstTheModels(t *testing.T) {
 		for i := range tw.limits {
 			tw.limits[i] = rapid.SliceOfN(randomLimit, 1, 2).Draw(r, "limits")
 		}
-		overdraw := rapid.SampledFrom([]policy.Overdraw{"", policy.Owe, policy.Forgive}).Draw(r, "overdraw")
-		tw.forgive = overdraw == policy.Forgive
 		w.plan(t, "random", tw.limits[0]...)
 		w.save(t, func(s *policy.Set) {
-			s.Routes = []policy.Route{{Name: "chat", Cost: 1, Settle: true, Overdraw: overdraw,
+			s.Routes = []policy.Route{{Name: "chat", Cost: 1, Settle: true,
 				Pattern: route.Pattern{Path: "/chat"}, PerKey: tw.limits[1]}}
 		})
 		_, tw.secret = w.create(t, "random", "random")

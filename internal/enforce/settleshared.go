@@ -42,12 +42,12 @@ func (c *Checker) settleShared(ctx context.Context, set *compiled.Set, r *reserv
 // chargeAll settles states, and returns those whose bucket has a newer policy set.
 func (c *Checker) chargeAll(ctx context.Context, set *compiled.Set, states []settledState,
 	s *Settlement) (stale []settledState) {
-	difference, forgive := s.sharedDifference(), s.forgive
+	difference := s.sharedDifference()
 	for _, state := range states {
 		args := []string{
 			valkey.BinaryString(state.program), strconv.FormatInt(difference, 10),
 			strconv.FormatInt(state.at.UnixMicro(), 10),
-			strconv.FormatInt(set.Version, 10), map[bool]string{true: "1"}[forgive],
+			strconv.FormatInt(set.Version, 10),
 		}
 		switch reply, err := chargeScript.Do(ctx, c.client, state.keys, args).AsBytes(); {
 		case err == nil && string(reply) == "S":

@@ -106,11 +106,11 @@ func TestSettleWithShadowLimits(t *testing.T) {
 		remaining("key:92 key:2 global:82 global:2")
 		w.settle(t, first.Reservation, 1)
 		remaining("key:95 key:5 global:85 global:5")
-		if s := w.settle(t, second.Reservation, 9); s.Short != 0 {
+		if s := w.settle(t, second.Reservation, 9); s.Partial {
 			t.Errorf("charge of 5: got %+v, want all charged", s)
 		}
 		remaining("key:90 key:0 global:80 global:0")
-		if s := w.settle(t, w.check(t, chat).Reservation, 30); s.Short != 0 {
+		if s := w.settle(t, w.check(t, chat).Reservation, 30); s.Partial {
 			t.Errorf("charge of 26: got %+v, want all charged", s)
 		}
 		remaining("key:60 key:0 global:50 global:0")

@@ -134,10 +134,7 @@ type Route struct {
 	// Cost to limiter.MaxRequests. 0 stands for DefaultSettleMax times what the call
 	// took.
 	SettleMax int64 `json:"settleMax,omitempty"`
-	// Overdraw is what becomes of the part of a settlement that is above a limit: Owe, the
-	// default, or Forgive.
-	Overdraw Overdraw `json:"overdraw,omitempty"`
-	Mode     Mode     `json:"mode,omitempty"` // of the limits below
+	Mode      Mode  `json:"mode,omitempty"` // of the limits below
 
 	// of each caller, on the calls of this rule alone, in addition to the plan's
 	PerKey []limiter.Limit `json:"perKey,omitempty"`
@@ -145,15 +142,6 @@ type Route struct {
 	PerIP  []limiter.Limit `json:"perIP,omitempty"`
 	Shared []limiter.Limit `json:"shared,omitempty"` // of all callers of this rule together
 }
-
-// Overdraw is what becomes of the part of a settlement that is above a limit.
-type Overdraw string
-
-// The values of Overdraw; empty means Owe.
-const (
-	Owe     Overdraw = "owe"     // the limit counts it, and denies until it has drained
-	Forgive Overdraw = "forgive" // the limit counts only what fits
-)
 
 // UnmarshalJSON sets a missing cost to 1.
 func (r *Route) UnmarshalJSON(data []byte) error {

@@ -127,12 +127,6 @@ func (r Route) errors(at string, seen map[string]bool) []FieldError {
 			"is set, but a call of cost 0 has nothing to settle: must have a cost of 1 at least")
 	}
 	fields.add(at+"settleMax", r.settleMaxProblem())
-	if r.Overdraw != "" && r.Overdraw != Owe && r.Overdraw != Forgive {
-		fields.add(at+"overdraw", fmt.Sprintf("is %.20q: must be owe or forgive", r.Overdraw))
-	} else if r.Overdraw == Forgive && !r.Settle {
-		fields.add(at+"overdraw",
-			"is forgive, but calls of the route are not settled: leave it out, or set settle")
-	}
 	fields.add(at+"mode", modeProblem(r.Mode))
 	fields = append(fields, limitErrors(at+"perKey", r.PerKey, false)...)
 	fields = append(fields, costErrors(at+"perKey", r.PerKey, []Route{r})...)

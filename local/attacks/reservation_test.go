@@ -17,8 +17,8 @@ import (
 
 // settled is the body of the API's answer to a settlement.
 type settled struct {
-	Reserved, Actual, Short, AboveMax int64
-	Partial                           bool
+	Reserved, Actual, AboveMax int64
+	Partial                    bool
 }
 
 func (i *installation) settle(t testing.TB, token, reservation string, cost int64) (reply, settled) {

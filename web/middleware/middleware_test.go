@@ -56,9 +56,9 @@ func TestSettle(t *testing.T) {
 			t.Errorf("%s %s %s", r.URL, r.Header, body)
 		}
 		_, _ = io.WriteString(w,
-			`{"reserved":9,"actual":7,"short":1,"settleMax":90,"aboveMax":3,"owed":2,"partial":true}`)
+			`{"reserved":9,"actual":7,"settleMax":90,"aboveMax":3,"owed":2,"partial":true}`)
 	})
-	if err != nil || got != (Settlement{Reserved: 9, Actual: 7, Short: 1, SettleMax: 90, AboveMax: 3,
+	if err != nil || got != (Settlement{Reserved: 9, Actual: 7, SettleMax: 90, AboveMax: 3,
 		Owed: 2, Partial: true}) {
 		t.Errorf("got %+v, %v", got, err)
 	}

@@ -27,7 +27,6 @@ type Settler struct {
 type Settlement struct {
 	Reserved int64 `json:"reserved"` // taken before the call
 	Actual   int64 `json:"actual"`   // actually used
-	Short    int64 `json:"short"`    // the part of Actual not charged, on a rule that forgives
 	// SettleMax is the maximum charge of shared limits for the request. AboveMax is the
 	// part of Actual above it, which is charged to the caller's own limits only.
 	SettleMax int64 `json:"settleMax"`

@@ -235,26 +235,24 @@ func TestImport(t *testing.T) {
 		nil).wants(http.StatusUnsupportedMediaType)
 }
 
-// counts and overdraw are saved and read as JSON and as YAML.
-func TestCountsAndOverdrawAsJSON(t *testing.T) {
+// counts is saved and read as JSON and as YAML.
+func TestCountsAsJSON(t *testing.T) {
 	s := newService(t)
 	limits := []any{map[string]any{"requests": 500, "window": "1m", "counts": "calls"},
 		map[string]any{"requests": 1_000_000, "window": "1m"}}
-	put := func(counts, overdraw string) reply {
+	put := func(counts string) reply {
 		t.Helper()
 		limits[1].(map[string]any)["counts"] = counts
 		return s.do(http.MethodPut, "/policy?reason=x", map[string]any{
 			"plans": []any{map[string]any{"name": "free", "limits": limits}},
 			"routes": []any{map[string]any{"name": "chat", "pattern": map[string]any{}, "cost": 4000,
-				"settle": true, "overdraw": overdraw}},
+				"settle": true}},
 		}, header{"If-Match": `"1"`})
 	}
-	put("bytes", "owe").wants(http.StatusUnprocessableEntity, "plans[0].limits[1].counts")
-	put("cost", "give").wants(http.StatusUnprocessableEntity, "routes[0].overdraw")
-	put("cost", "forgive").wants(http.StatusOK, "500 calls per minute; 1,000,000 per minute",
-		"overdrafts forgiven")
-	s.get("/policy").wants(http.StatusOK, `"counts":"calls"`, `"overdraw":"forgive"`)
-	s.get("/policy.yaml").wants(http.StatusOK, "- 500 calls per minute\n", "overdraw: forgive\n")
+	put("bytes").wants(http.StatusUnprocessableEntity, "plans[0].limits[1].counts")
+	put("cost").wants(http.StatusOK, "500 calls per minute; 1,000,000 per minute")
+	s.get("/policy").wants(http.StatusOK, `"counts":"calls"`)
+	s.get("/policy.yaml").wants(http.StatusOK, "- 500 calls per minute\n")
 }
 
 // countDenied is refused on limits that several callers share, in JSON, in YAML and in

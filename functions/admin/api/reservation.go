@@ -37,7 +37,6 @@ type (
 		Body struct {
 			Reserved  int64 `json:"reserved"`
 			Actual    int64 `json:"actual"`
-			Short     int64 `json:"short" doc:"Part of actual that was not charged because a limit was reached, on a rule that forgives"`
 			SettleMax int64 `json:"settleMax" doc:"Most that the settlement charges to shared limits"`
 			AboveMax  int64 `json:"aboveMax" doc:"Part of actual above settleMax, charged only to the caller's own limits"`
 			Owed      int64 `json:"owed" doc:"Part of actual that a limit counts above its number; the limit denies until it has drained"`
@@ -95,7 +94,7 @@ func (a *api) settle(ctx context.Context, in *settleInput) (*settleOutput, error
 	}
 	out := &settleOutput{}
 	b := &out.Body
-	b.Reserved, b.Actual, b.Short, b.Partial = s.Reserved, s.Actual, s.Short, s.Partial
+	b.Reserved, b.Actual, b.Partial = s.Reserved, s.Actual, s.Partial
 	b.SettleMax, b.AboveMax, b.Owed = s.SettleMax, s.AboveMax, s.Owed
 	return out, nil
 }

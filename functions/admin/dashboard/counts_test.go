@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/functions/admin/dashboard/form"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/testing/sitetest"
@@ -21,30 +20,6 @@ func TestCountsInForm(t *testing.T) {
 	s.Get(limitsPath).Wants(t, http.StatusOK, `value="500 calls per minute"`, "whatever they cost")
 	s.Post(limitsPath, sitetest.LimitsForm(2, "500 per minute")).Wants(t, http.StatusSeeOther)
 	s.Get(limitsPath).Wants(t, http.StatusOK, `value="500 per minute"`)
-}
-
-// The form of a rule keeps and edits what becomes of a settlement above a limit. Only a
-// rule that settles can forgive.
-func TestOverdrawInForm(t *testing.T) {
-	s := sitetest.New(t).Login()
-	rule := func(version int64, old, overdraw, settle string) map[string][]string {
-		return ruleOf(version, old, "chat", "POST", "/chat", "overdraw", overdraw, "settle", settle)
-	}
-	s.Post("/policies/rules", rule(1, "", "give", form.Checked)).Wants(t, http.StatusUnprocessableEntity,
-		`id="overdraw-error"`, form.ChooseFromList)
-	s.Post("/policies/rules", rule(1, "", "forgive", "")).Wants(t, http.StatusUnprocessableEntity,
-		`id="overdraw-error"`, "calls of the route are not settled")
-	s.Post("/policies/rules", rule(1, "", "forgive", form.Checked)).Wants(t, http.StatusSeeOther)
-	if r := s.Set().Routes[0]; r.Overdraw != policy.Forgive {
-		t.Errorf("saved %+v, want overdraw forgive", r)
-	}
-	s.Get("/policies").Wants(t, http.StatusOK, "overdrafts forgiven")
-	s.Get("/policies/rules/edit?rule=chat").Wants(t, http.StatusOK, `<option value="forgive" selected>`)
-	s.Post("/policies/rules", rule(2, "chat", "owe", form.Checked)).Wants(t, http.StatusSeeOther)
-	if r := s.Set().Routes[0]; r.Overdraw != "" {
-		t.Errorf("saved %+v, want no overdraw, which is owe", r)
-	}
-	s.Get("/policies/rules/edit?rule=chat").Wants(t, http.StatusOK, `<option value="owe" selected>`)
 }
 
 // A limit that counts calls may be below the cost of a route beside one that counts cost.

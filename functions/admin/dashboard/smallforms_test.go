@@ -30,7 +30,7 @@ func TestRareSettingsAreFolded(t *testing.T) {
 		t.Errorf("the forms fold %d settings, want 6", all)
 	}
 	rule := fields("version", "1", "name", "search", "path", "/search", "cost", "5", "mode", "enforce",
-		"overdraw", "owe", "reason", "test", "action", "preview")
+		"reason", "test", "action", "preview")
 	for _, c := range []struct {
 		status int
 		added  []string
@@ -39,7 +39,6 @@ func TestRareSettingsAreFolded(t *testing.T) {
 		{http.StatusOK, nil, nil},
 		{http.StatusOK, []string{"settle", "yes", "stage", "prod"},
 			[]string{"Settlement", "One API or stage"}},
-		{http.StatusOK, []string{"overdraw", "forgive", "settle", "yes"}, []string{"Settlement"}},
 		{http.StatusUnprocessableEntity, []string{"perIP[0]", "many"}, []string{"Limits per client address"}},
 		{http.StatusOK, []string{"shared[0]", "", "action", "add:shared"}, []string{"Global limits"}},
 	} {

@@ -44,16 +44,15 @@ type Plan struct {
 
 // Rule is a route rule.
 type Rule struct {
-	Name      string          `json:"name" yaml:"name" minLength:"1" maxLength:"100"`
-	Pattern   Pattern         `json:"pattern" yaml:"pattern"`
-	Cost      *int64          `json:"cost,omitempty" yaml:"cost,omitempty" minimum:"0" maximum:"1000000000" doc:"Cost of a call; default 1. A call of cost 0 is not limited"`
-	Settle    bool            `json:"settle,omitempty" yaml:"settle,omitempty" doc:"The backend settles the cost after the call"`
-	SettleMax int64           `json:"settleMax,omitempty" yaml:"settleMax,omitempty" minimum:"1" maximum:"1000000000" doc:"Most that a settlement charges to shared limits; at least cost, default 10 times cost"`
-	Overdraw  policy.Overdraw `json:"overdraw,omitempty" yaml:"overdraw,omitempty" enum:"owe,forgive" doc:"What becomes of a settlement above a limit: owed, and denied until the window has passed; or forgiven. Default: owe; only with settle"`
-	Mode      policy.Mode     `json:"mode,omitempty" yaml:"mode,omitempty" enum:"enforce,shadow"`
-	PerKey    []Limit         `json:"perKey,omitempty" yaml:"perKey,omitempty" maxItems:"8"`
-	PerIP     []Limit         `json:"perIP,omitempty" yaml:"perIP,omitempty" maxItems:"8"`
-	Shared    []Limit         `json:"shared,omitempty" yaml:"shared,omitempty" maxItems:"8"`
+	Name      string      `json:"name" yaml:"name" minLength:"1" maxLength:"100"`
+	Pattern   Pattern     `json:"pattern" yaml:"pattern"`
+	Cost      *int64      `json:"cost,omitempty" yaml:"cost,omitempty" minimum:"0" maximum:"1000000000" doc:"Cost of a call; default 1. A call of cost 0 is not limited"`
+	Settle    bool        `json:"settle,omitempty" yaml:"settle,omitempty" doc:"The backend settles the cost after the call"`
+	SettleMax int64       `json:"settleMax,omitempty" yaml:"settleMax,omitempty" minimum:"1" maximum:"1000000000" doc:"Most that a settlement charges to shared limits; at least cost, default 10 times cost"`
+	Mode      policy.Mode `json:"mode,omitempty" yaml:"mode,omitempty" enum:"enforce,shadow"`
+	PerKey    []Limit     `json:"perKey,omitempty" yaml:"perKey,omitempty" maxItems:"8"`
+	PerIP     []Limit     `json:"perIP,omitempty" yaml:"perIP,omitempty" maxItems:"8"`
+	Shared    []Limit     `json:"shared,omitempty" yaml:"shared,omitempty" maxItems:"8"`
 }
 
 // Pattern selects the calls of a rule. An empty field matches any call. In YAML it is a
@@ -89,7 +88,7 @@ func PolicyOf(s *policy.Set) Policy {
 	for _, r := range s.Routes {
 		p.Routes = append(p.Routes, Rule{
 			Name: r.Name, Pattern: Pattern(r.Pattern), Cost: &r.Cost, Settle: r.Settle,
-			SettleMax: r.SettleMax, Overdraw: r.Overdraw, Mode: r.Mode,
+			SettleMax: r.SettleMax, Mode: r.Mode,
 			PerKey: LimitsOf(r.PerKey), PerIP: LimitsOf(r.PerIP), Shared: LimitsOf(r.Shared),
 		})
 	}
@@ -223,7 +222,7 @@ func (t *parser) rule(at string, w Rule) policy.Route {
 	}
 	return policy.Route{
 		Name: w.Name, Pattern: route.Pattern(w.Pattern), Cost: cost, Settle: w.Settle,
-		SettleMax: w.SettleMax, Overdraw: w.Overdraw, Mode: w.Mode,
+		SettleMax: w.SettleMax, Mode: w.Mode,
 		PerKey: t.limits(at+"perKey", w.PerKey), PerIP: t.limits(at+"perIP", w.PerIP),
 		Shared: t.limits(at+"shared", w.Shared),
 	}

@@ -108,8 +108,7 @@ func note(section string) string {
 	case "routes":
 		return "The most specific rule that matches a call applies; GET covers HEAD unless a rule names " +
 			"HEAD. A call takes\n# its cost, by default 1; a call of cost 0 is not limited. settleMax is " +
-			"the most that a settlement charges to shared\n# limits, by default 10 times the cost. overdraw says what becomes of a\n# settlement above a " +
-			"limit: owe (by default: the caller is denied until it has drained) or forgive."
+			"the most that a settlement charges to shared\n# limits, by default 10 times the cost."
 	case "perIP":
 		return "Limits per client address."
 	case "global":

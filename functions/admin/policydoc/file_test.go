@@ -133,8 +133,6 @@ func TestDiffOfSettleMax(t *testing.T) {
 		return &policy.Set{Routes: []policy.Route{
 			{Name: "chat", Cost: 40, Settle: settle, SettleMax: settleMax}}}
 	}
-	forgiven := chat(true, 400)
-	forgiven.Routes[0].Overdraw = policy.Forgive
 	for _, c := range []struct {
 		before, after *policy.Set
 		want          string
@@ -148,9 +146,6 @@ func TestDiffOfSettleMax(t *testing.T) {
 		{chat(false, 5000), chat(false, 0), "route chat: cost: 40, at most 5,000 on shared limits → 40\n"},
 		{&policy.Set{}, chat(true, 5000),
 			"route chat: none → * *; cost 40, settled after, at most 5,000 on shared limits\n"},
-		{chat(true, 400), forgiven,
-			"route chat: cost: 40, settled after, at most 400 on shared limits → " +
-				"40, settled after, at most 400 on shared limits, overdrafts forgiven\n"},
 	} {
 		if got := Text(Diff(c.before, c.after)); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)
@@ -206,6 +201,8 @@ func TestReadRefuses(t *testing.T) {
 			`unknown field "lease": leave it out`},
 		"former field of a plan": {"plans:\n  - name: a\n    candidate: [1 per 1s]\n", 3,
 			`unknown field "candidate": write its limits among limits, each with “, shadow”`},
+		"former field of a rule": {"routes:\n  - name: chat\n    overdraw: forgive\n", 3,
+			`unknown field "overdraw": leave it out`},
 		"former section": {"bans: {denials: 20, window: 1m, base: 10m, cap: 1d}\n", 1,
 			`unknown field "bans": ban a key by hand`},
 		"unknown field in a plan": {"plans:\n  - name: a\n    limts: []\n", 3, `unknown field "limts"`},
@@ -471,10 +468,8 @@ func sets() *rapid.Generator[policy.Set] {
 				Name: n, Pattern: pattern, Cost: rapid.Int64Range(0, 3).Draw(t, "cost"),
 				Settle:    rapid.Bool().Draw(t, "settle"),
 				SettleMax: rapid.SampledFrom([]int64{0, 3, 1_000_000_000}).Draw(t, "settleMax"),
-				Overdraw: rapid.SampledFrom([]policy.Overdraw{"", policy.Owe, policy.Forgive}).
-					Draw(t, "overdraw"),
-				Mode:   modes.Draw(t, "mode"),
-				PerKey: limits(0, true).Draw(t, "perKey"), PerIP: limits(0, true).Draw(t, "perIP"),
+				Mode:      modes.Draw(t, "mode"),
+				PerKey:    limits(0, true).Draw(t, "perKey"), PerIP: limits(0, true).Draw(t, "perIP"),
 				Shared: limits(0).Draw(t, "shared"),
 			})
 		}

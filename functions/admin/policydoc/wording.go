@@ -48,7 +48,7 @@ func DegradedText(p policy.Plan) string {
 func costText(r policy.Route) string { return Number(r.Cost) + SettleText(r) }
 
 // SettleText follows a route's cost. It says whether the cost is settled, how much a
-// settlement may charge to shared limits, and whether the rest is forgiven. It is empty
+// settlement may charge to shared limits. It is empty
 // for a route without either setting.
 func SettleText(r policy.Route) string {
 	text := ""
@@ -60,9 +60,6 @@ func SettleText(r policy.Route) string {
 		text += ", at most " + Number(r.SettleMax) + " on shared limits"
 	case r.Settle:
 		text += ", at most " + strconv.Itoa(policy.DefaultSettleMax) + " times the cost on shared limits"
-	}
-	if r.Overdraw == policy.Forgive {
-		text += ", overdrafts forgiven"
 	}
 	return text
 }

@@ -13,10 +13,9 @@
 -- ARGV[5]   version of the policy set that the programs are from
 -- ARGV[6]   when the caller's override ends; empty if it has no end or there is none
 -- ARGV[7]   '1' if an override was active when the programs were compiled
--- ARGV[8]   '1' if what does not fit is forgiven
--- ARGV[9]   program of the limits that the override replaces, which the first state counts;
+-- ARGV[8]   program of the limits that the override replaces, which the first state counts;
 --           empty without one
--- ARGV[10…] program of each state
+-- ARGV[9…]  program of each state
 --
 -- Returns
 --   'X'                  the reservation has expired
@@ -36,7 +35,7 @@ if not call('SET', KEYS[1], '1', 'NX', 'PX', string.format('%.0f', math.ceil((ex
 end
 local reply = 'D' .. pack('>I7', now)
 for i = 4, #KEYS do
-  local counted = i == 4 and ARGV[9] or ''
-  reply = reply .. settle(KEYS[i], ARGV[i + 6], difference, at, ARGV[8] == '1', counted)
+  local counted = i == 4 and ARGV[8] or ''
+  reply = reply .. settle(KEYS[i], ARGV[i + 5], difference, at, counted)
 end
 return reply

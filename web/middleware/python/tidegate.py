@@ -323,7 +323,6 @@ class Settlement:
 
     reserved: int = 0  # taken before the call
     actual: int = 0  # actually used
-    short: int = 0  # the part of actual not charged, on a rule that forgives
     settle_max: int = 0  # the maximum charge of shared limits
     above_max: int = 0  # the part of actual above settle_max, which only own limits are charged
     owed: int = 0  # what a limit counts above its number; it denies until it has drained
@@ -407,7 +406,7 @@ class Settler:
             raise SettleError(status, _detail(text), _retry_after(answered.get("Retry-After")))
         settled = json.loads(text)
         return Settlement(
-            settled.get("reserved", 0), settled.get("actual", 0), settled.get("short", 0),
+            settled.get("reserved", 0), settled.get("actual", 0),
             settled.get("settleMax", 0), settled.get("aboveMax", 0), settled.get("owed", 0),
             settled.get("partial", False))
 

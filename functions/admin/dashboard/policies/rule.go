@@ -29,7 +29,6 @@ type ruleForm struct {
 	cost      form.Input
 	settle    form.Input
 	settleMax form.Input
-	overdraw  form.Input
 	mode      form.Input
 	perKey    form.LimitList
 	perIP     form.LimitList
@@ -45,8 +44,7 @@ func ruleEdit(r *http.Request) (edit, bool) {
 	}
 	return edit{path: "/policies/rules", form: &ruleForm{
 		old: name, cost: form.Input{Text: "1"}, mode: form.Input{Text: string(policy.Enforce)},
-		overdraw: form.Input{Text: string(policy.Owe)},
-		perKey:   form.NewLimitList("perKey", nil), perIP: form.NewLimitList("perIP", nil),
+		perKey: form.NewLimitList("perKey", nil), perIP: form.NewLimitList("perIP", nil),
 		shared: form.NewLimitList("shared", nil),
 	}}, true
 }
@@ -74,7 +72,6 @@ func (f *ruleForm) fields() form.Table {
 		{Name: "cost", Input: &f.cost, Max: maxLen},
 		{Name: "settle", Input: &f.settle, Max: maxLen},
 		{Name: "settleMax", Input: &f.settleMax, Max: maxLen},
-		{Name: "overdraw", Input: &f.overdraw, Max: maxLen},
 		{Name: "mode", Input: &f.mode, Max: maxLen},
 	}
 }
@@ -101,9 +98,6 @@ func (f *ruleForm) fill(set *policy.Set) bool {
 	if r.SettleMax != 0 {
 		f.settleMax.Text = page.Number(r.SettleMax)
 	}
-	if r.Overdraw != "" {
-		f.overdraw.Text = string(r.Overdraw)
-	}
 	f.perKey = form.NewLimitList("perKey", r.PerKey)
 	f.perIP = form.NewLimitList("perIP", r.PerIP)
 	f.shared = form.NewLimitList("shared", r.Shared)
@@ -114,9 +108,6 @@ func (f *ruleForm) read(v url.Values) error { return readFields(v, f.fields(), f
 
 func (f *ruleForm) apply(next *policy.Set) bool {
 	f.mode.CheckOption(wording.ModeOptions())
-	if f.overdraw.Text != "" {
-		f.overdraw.CheckOption(overdrawOptions())
-	}
 	trim := strings.TrimSpace
 	r := policy.Route{
 		Name: trim(f.name.Text),
@@ -130,9 +121,6 @@ func (f *ruleForm) apply(next *policy.Set) bool {
 	}
 	if trim(f.settleMax.Text) != "" {
 		r.SettleMax = f.settleMax.Whole("", 1, limiter.MaxRequests)
-	}
-	if f.overdraw.Text != string(policy.Owe) { // owe is the default
-		r.Overdraw = policy.Overdraw(f.overdraw.Text)
 	}
 	if f.old == "" {
 		f.row = len(next.Routes)
@@ -174,7 +162,6 @@ func (f *ruleForm) view(*policy.Set) templates.Form {
 	settleMax := form.TextField("settleMax", "Settlement maximum", "10 times the cost", 15, f.settleMax)
 	settleMax.Hint = "The most that a settlement charges shared limits. The caller's own limits are " +
 		"charged the rest."
-	overdraw := form.ChoiceField("overdraw", "Settlement above a limit", overdrawOptions(), f.overdraw)
 	return templates.Form{
 		Hidden: []templates.Hidden{{Name: "rule", Value: f.old}},
 		Fields: []templates.FormField{
@@ -190,20 +177,12 @@ func (f *ruleForm) view(*policy.Set) templates.Form {
 			form.Rare(f.shared.View("Global limits", "For calls of this rule.")),
 		},
 		Rare: []templates.RareFields{
-			{Summary: "Settlement", Fields: []templates.FormField{settle, settleMax, overdraw}},
+			{Summary: "Settlement", Fields: []templates.FormField{settle, settleMax}},
 			{Summary: "One API or stage", Fields: []templates.FormField{
 				form.TextField("api", "API id", "any", routing.MaxAPILen, f.api),
 				form.TextField("stage", "Stage", "any", routing.MaxStageLen, f.stage),
 			}},
 		},
-	}
-}
-
-// overdrawOptions returns what can become of the part of a settlement above a limit.
-func overdrawOptions() []templates.Option {
-	return []templates.Option{
-		{Value: string(policy.Owe), Text: "owe until it drains"},
-		{Value: string(policy.Forgive), Text: "forgive"},
 	}
 }
 
