@@ -186,10 +186,12 @@ func BenchmarkCheck(b *testing.B) {
 				{"old", func(k, _ int) string {
 					return encoded("EVALSHA", old, "1", key("o", k), valkey.BinaryString(program), "1")
 				}},
-				{"E", func(k, _ int) string { return encoded("EVALSHA", e, "1", key("e", k), "100", "900000", "1") }},
+				{"E", func(k, _ int) string {
+					return encoded("EVALSHA", e, "1", key("e", k), "100", "900000", "1")
+				}},
 				{"upstash", func(k, _ int) string {
-					return encoded("EVALSHA", counters, "2", key("u", k)+"1", key("u", k)+"0", "100", "1764205000000",
-						"900000", "1")
+					return encoded("EVALSHA", counters, "2", key("u", k)+"1", key("u", k)+"0", "100",
+						"1764205000000", "900000", "1")
 				}},
 			}
 			w := newWire(b, url)
@@ -274,11 +276,14 @@ func BenchmarkLongLog(b *testing.B) {
 			copy(rewritten[28:31], []byte{0, 0, 1}) // full: the next call rewrites
 			copy(rewritten[31:34], appendInt(nil, int64(max(0, entries-2500)), 3))
 			turns(b, url,
-				contender{"call", func(k, _ int) string { return evalsha(ours, applied(key(k), c.limits...)) }},
+				contender{"call", func(k, _ int) string {
+					return evalsha(ours, applied(key(k), c.limits...))
+				}},
 				settle(1), settle(100), settle(500),
-				contender{"set", func(k, _ int) string { return encoded("SET", "{r}", string(rewritten)) }},
-				contender{"set+rewrite", func(k, _ int) string {
-					return encoded("SET", "{r}", string(rewritten)) + evalsha(ours, applied("{r}", c.limits...))
+				contender{"set", func(int, int) string { return encoded("SET", "{r}", string(rewritten)) }},
+				contender{"set+rewrite", func(int, int) string {
+					return encoded("SET", "{r}", string(rewritten)) +
+						evalsha(ours, applied("{r}", c.limits...))
 				}},
 			)
 		})

@@ -24,8 +24,6 @@ type engine interface {
 // histories merge and rewrite.
 type sizes struct{ part, least, piece, read int }
 
-var shipped = sizes{part, least, piece, 200}
-
 func (z sizes) model() *Model {
 	return &Model{part: int64(z.part), least: int64(z.least), piece: int64(z.piece)}
 }
@@ -49,10 +47,10 @@ func (z sizes) script(text string, edits ...string) *valkey.Lua {
 
 // server runs the scripts. Each history has keys of its own.
 type server struct {
-	t                 testing.TB
-	client            valkey.Client
-	take, look, give_ *valkey.Lua
-	prefix            string
+	t                   testing.TB
+	client              valkey.Client
+	take, look, settles *valkey.Lua
+	prefix              string
 }
 
 func connect(t testing.TB) valkey.Client {
@@ -83,8 +81,8 @@ func newServer(t testing.TB, client valkey.Client, z sizes, edits ...string) *se
 		}
 	}
 	return &server{t: t, client: client, take: z.script(StepScript(stepHead, returnReply), edits...),
-		look:  z.script(LookScript(lookHead, returnReply), edits...),
-		give_: z.script(GiveScript(giveHead, returnReply), edits...)}
+		look:    z.script(LookScript(lookHead, returnReply), edits...),
+		settles: z.script(GiveScript(giveHead, returnReply), edits...)}
 }
 
 func (v *server) run(script *valkey.Lua, keys, args []string) []int64 {
@@ -117,7 +115,7 @@ func (v *server) give(s Settlement, clock int64) []int64 {
 	if s.Record != "" {
 		keys, marked = append([]string{s.Record}, keys...), "1"
 	}
-	return v.run(v.give_, keys, []string{s.List(), number(s.Reset), marked, number(s.At), number(clock)})
+	return v.run(v.settles, keys, []string{s.List(), number(s.Reset), marked, number(s.At), number(clock)})
 }
 
 func (v *server) bytes(s Step) string {
@@ -207,7 +205,7 @@ func (b both) give(s Settlement, clock int64) []int64 {
 func (b both) compare(s Step, clock int64) {
 	b.t.Helper()
 	for i := range s.States {
-		p := b.Model.states[s.States[i].Key]
+		p := b.states[s.States[i].Key]
 		if p == nil || p.ends() <= clock {
 			continue // a server may keep it a moment longer
 		}

@@ -17,8 +17,10 @@ func TestLargeLimits(t *testing.T) {
 		calls  int
 		limits []limiter.Limit
 	}{
-		{"10,000 an hour", 10_000, 100 * time.Millisecond, 120_000, []limiter.Limit{exactly(10_000, time.Hour)}},
-		{"100,000 an hour", 100_000, 20 * time.Millisecond, 400_000, []limiter.Limit{exactly(100_000, time.Hour)}},
+		{"10,000 an hour", 10_000, 100 * time.Millisecond, 120_000,
+			[]limiter.Limit{exactly(10_000, time.Hour)}},
+		{"100,000 an hour", 100_000, 20 * time.Millisecond, 400_000,
+			[]limiter.Limit{exactly(100_000, time.Hour)}},
 		{"beside 10 a second", 20_000, 50 * time.Millisecond, 200_000,
 			[]limiter.Limit{exactly(20_000, time.Hour), exactly(10, time.Second)}},
 	} {

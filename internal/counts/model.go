@@ -309,14 +309,15 @@ func (c *small) give(s *State, cost, at, now, reset int64) int64 {
 		c.count -= cost
 	case limiter.Counter:
 		start := c.last - c.last%s.Window
-		if at >= start {
+		switch {
+		case at >= start:
 			cost = min(cost, c.count)
 			c.count -= cost
-		} else if at >= start-s.Window {
+		case at >= start-s.Window:
 			cost = min(cost, c.previous)
 			c.previous -= cost
-		} else {
-			cost = 0
+		default:
+			return 0
 		}
 	default:
 		if at < c.start {

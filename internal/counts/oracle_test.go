@@ -240,6 +240,7 @@ func (o *oracle) usedSmall(id ledgerID, l *ledger, n, now int64) (used, parts in
 			}
 		}
 		return used, w
+	case limiter.FixedWindow, limiter.Log:
 	}
 	start, _ := o.period(id, now)
 	for _, e := range l.events {
@@ -292,7 +293,6 @@ type call struct {
 	limits     []Applied
 	settlement Settlement
 	events     map[ledgerID]*event
-	cost       map[string]int64
 	settled    bool
 }
 
@@ -354,7 +354,7 @@ func (o *oracle) decided(limits []Applied, d Decision, clock int64, takes bool) 
 			if took && !a.Limit.CountDenied && u.Denies() {
 				fail("%s: it counted what it denies", what)
 			}
-			waits = !took || a.Limit.CountDenied && !(u.RetryAfter == 0 && shadows[id][0])
+			waits = !took || a.Limit.CountDenied && (u.RetryAfter > 0 || !shadows[id][0])
 		}
 		o.checkAnswer(id, r, a.Cost, u, d, waits, what)
 	}
@@ -424,7 +424,8 @@ func (o *oracle) count(limits []Applied, d Decision, now int64, shadows map[ledg
 		for _, fate := range []Fate{0, fateOf(a.Limit)} {
 			id := idOf(a, fate)
 			p := lists[id]
-			lists[id] = list{max(p.number, a.Limit.Requests), max(p.window, a.Limit.Span().Microseconds()), a.Cost}
+			window := max(p.window, a.Limit.Span().Microseconds())
+			lists[id] = list{max(p.number, a.Limit.Requests), window, a.Cost}
 			bucket[id] = a.Limit.Requests
 		}
 	}
@@ -708,7 +709,8 @@ func draw(r *rand.Rand, z sizes) history {
 			o.kind, o.plan = "look", r.IntN(len(h.plans))
 		case x < 79:
 			o.kind = "wait"
-			o.by = pick(0, 1, 1000, second/3, second-1, second, r.Int64N(12*second), longest, longest/2, 3*longest)
+			o.by = pick(0, 1, 1000, second/3, second-1, second, r.Int64N(12*second), longest, longest/2,
+				3*longest)
 		case x < 93:
 			o = op{kind: "settle", call: r.IntN(60), all: r.IntN(5) < 2, by: pick(-1, -2, 1, 5)}
 		case x < 96:
@@ -727,7 +729,7 @@ func draw(r *rand.Rand, z sizes) history {
 }
 
 // periodsAt returns the periods around an instant, as an environment sends them.
-func (h *history) periodsAt(at int64) (p Periods) {
+func (h history) periodsAt(at int64) (p Periods) {
 	p[1], p[2] = h.periods.around(at)
 	p[0], _ = h.periods.around(p[1] - 1)
 	_, p[3] = h.periods.around(p[2])

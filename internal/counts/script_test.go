@@ -1,7 +1,6 @@
 package counts
 
 import (
-	"context"
 	"errors"
 	"strconv"
 	"strings"
@@ -30,7 +29,7 @@ func newStep(t testing.TB, limits ...Applied) Step {
 // A cost of 3 is taken from two limits or from none, given back once, and charged.
 func TestTakeAndSettle(t *testing.T) {
 	stores(t, func(t *testing.T, url string) {
-		client, ctx := connectTo(t, url), context.Background()
+		client, ctx := connectTo(t, url), t.Context()
 		s := newStep(t, Applied{Limit: exactly(10, time.Hour), Count: "{k}calls", Cost: 3},
 			Applied{Limit: kindOf(limiter.FixedWindow, 5, 24*time.Hour), Count: "{k}calls", Cost: 3})
 		s.Record, s.RecordFor = "{k}record", time.Minute
@@ -64,7 +63,7 @@ func TestTakeAndSettle(t *testing.T) {
 // its log.
 func TestWhatScriptsWrite(t *testing.T) {
 	url := valkeytest.Start(t)
-	client, ctx := connectTo(t, url), context.Background()
+	client, ctx := connectTo(t, url), t.Context()
 	s := newStep(t, Applied{Limit: exactly(100_000, time.Hour), Count: "{k}calls", Cost: 1})
 	var d Decision
 	for range 3000 {
@@ -95,7 +94,7 @@ func TestWhatScriptsWrite(t *testing.T) {
 // Keys live as long as their states, and no longer.
 func TestLife(t *testing.T) {
 	url := valkeytest.Start(t)
-	client, ctx := connectTo(t, url), context.Background()
+	client, ctx := connectTo(t, url), t.Context()
 	life := func(key string) time.Duration {
 		ms, err := strconv.Atoi(valkeytest.Ask(t, url, "PTTL", key))
 		if err != nil {
@@ -137,7 +136,7 @@ func TestLife(t *testing.T) {
 // A damaged state counts as none, and no script fails on it.
 func TestDamagedStates(t *testing.T) {
 	url := valkeytest.Start(t)
-	client, ctx := connectTo(t, url), context.Background()
+	client, ctx := connectTo(t, url), t.Context()
 	limits := []Applied{{Limit: exactly(10, time.Hour), Count: "{k}calls", Cost: 1},
 		{Limit: kindOf(limiter.Counter, 10, time.Hour), Count: "{k}calls", Cost: 1}}
 	s := newStep(t, limits...)

@@ -131,9 +131,9 @@ func NewStep(limits []Applied) (Step, error) {
 		if a.Limit.Shadow {
 			fate |= Shadow
 		}
-		state, err := s.state(a, fate)
+		state, err := nameState(&s, a, fate)
 		if err == nil && fate != 0 {
-			_, err = s.state(a, 0)
+			_, err = nameState(&s, a, 0)
 		}
 		if err != nil {
 			return Step{}, fmt.Errorf("%w: limit %d: %w", ErrStep, i, err)
@@ -162,8 +162,8 @@ func NewStep(limits []Applied) (Step, error) {
 	return s, nil
 }
 
-// state finds or makes the state of a limit with a fate, and names the limit in it.
-func (s *Step) state(a Applied, fate Fate) (int, error) {
+// nameState finds or makes the state of a limit with a fate, and names the limit in it.
+func nameState(s *Step, a Applied, fate Fate) (int, error) {
 	number, window := a.Limit.Requests, a.Limit.Span().Microseconds()
 	key := a.key(fate)
 	i := slices.IndexFunc(s.States, func(p State) bool { return p.Key == key })
