@@ -32,7 +32,8 @@ func index(t testing.TB, patterns ...string) *Index {
 // A call falls under every pattern that matches, the most specific first. Parameters have
 // the values of the path with letters folded and encodings decoded.
 func TestIndexFindsAll(t *testing.T) {
-	x := index(t, "GET /v0/{base}/{table}", "/v0/*", "GET /v0/Meta/{base}", "*", "HEAD /v0/meta/x", "POST /v0/*")
+	x := index(t, "GET /v0/{base}/{table}", "/v0/*", "GET /v0/Meta/{base}", "*", "HEAD /v0/meta/x",
+		"POST /v0/*")
 	for _, c := range []struct {
 		method, path, want string
 	}{
@@ -58,11 +59,13 @@ func TestIndexFindsAll(t *testing.T) {
 // unless every reading falls under the same routes.
 func TestIndexRefusesAmbiguousPaths(t *testing.T) {
 	refused := []string{
-		"/a/../secret/x", "/a/%2e%2e/secret/x", "/a/%252e%252e/secret/x", "/a/..%2fsecret/x", "/a/..;/secret/x",
+		"/a/../secret/x", "/a/%2e%2e/secret/x", "/a/%252e%252e/secret/x", "/a/..%2fsecret/x",
+		"/a/..;/secret/x",
 		"/a/..\\secret/x", "/a/%2e%2e%5csecret/x", "/a/\uff0e\uff0e/secret/x", "/a/%c0%ae%c0%ae/secret/x",
 		"//secret/x", "/secret//x", "/a//../secret/x", "/secret%2fx", "/secret;v=1/x", "/secret/x;v=1",
 		"/secret/%00x", "/secret/x%0a", "/a/%20../secret/x", "/secret%252fx", "/a/../secret/%2e%2e/a/x",
-		"/a/../secret//../a/y/q%2fw%2fe/../../..", "/secret/a/b/x/../..", "/b/../c", "/a/./b", "/secret/" + strings.Repeat("%41", 400),
+		"/a/../secret//../a/y/q%2fw%2fe/../../..", "/secret/a/b/x/../..", "/b/../c", "/a/./b",
+		"/secret/" + strings.Repeat("%41", 400),
 	}
 	x := index(t, "/secret/{id}", "/a/*")
 	for _, p := range refused {
@@ -70,8 +73,10 @@ func TestIndexRefusesAmbiguousPaths(t *testing.T) {
 			t.Errorf("%q: got %v, %v, want ErrAmbiguous", p, found, err)
 		}
 	}
-	for p, want := range map[string]int{"/a/b%20c": 1, "/a/caf%C3%A9": 1, "/secret/x/": 1, "/b/%2541": 0, "/b//c": 0,
-		"/a/x%2fy": 1, "/a/x;v=1": 1, "/a/.b": 1, "/a/b..": 1, "/secret/v1.2": 1} {
+	for p, want := range map[string]int{
+		"/a/b%20c": 1, "/a/caf%C3%A9": 1, "/secret/x/": 1, "/b/%2541": 0, "/b//c": 0,
+		"/a/x%2fy": 1, "/a/x;v=1": 1, "/a/.b": 1, "/a/b..": 1, "/secret/v1.2": 1,
+	} {
 		if found, err := x.Find(Call{Method: "GET", Path: p}); err != nil || len(found) != want {
 			t.Errorf("%q: got %v, %v, want %d patterns", p, found, err, want)
 		}
@@ -87,7 +92,8 @@ func TestIndexRefusesAmbiguousPaths(t *testing.T) {
 // The readings are Go's URL parser with RFC 3986's resolution, POSIX's normpath, and
 // nginx's: decode once, then resolve.
 func TestIndexReadsAsOthersDo(t *testing.T) {
-	pieces := []string{"a", "x", "..", "%2e%2e", "", "q%2fw", "..;", ";", ".", "A", "%2E.", "%252e%252e", "\\", "..%5c"}
+	pieces := []string{"a", "x", "..", "%2e%2e", "", "q%2fw", "..;", ";", ".", "A", "%2E.",
+		"%252e%252e", "\\", "..%5c"}
 	x := index(t, "/a/*", "/x/{id}", "/a/x/*")
 	others := map[string]func(string) string{
 		"normpath": path.Clean,

@@ -19,7 +19,8 @@ func plainPath(path string) bool {
 // Programs resolve before or after they decode, drop empty segments and cut off
 // parameters, so nobody can list what they make of such a path.
 func resolvable(decoded string) bool {
-	for text := range strings.FieldsFuncSeq(toASCII.Replace(decoded), func(r rune) bool { return r == '/' || r == '\\' }) {
+	slash := func(r rune) bool { return r == '/' || r == '\\' }
+	for text := range strings.FieldsFuncSeq(toASCII.Replace(decoded), slash) {
 		text, _, _ = strings.Cut(text, ";")
 		if text = dotSegment(text); text == "." || text == ".." {
 			return true
@@ -31,7 +32,9 @@ func resolvable(decoded string) bool {
 // unusual has the ways in which programs differ over a path without dot-segments. A
 // reading picks one of each.
 type unusual struct {
-	decode     int  // 0: segments are decoded once after the split; 1: once before; 2: until nothing is encoded
+	// decode is 0 if segments are decoded once after the split, 1 if once before it, and 2
+	// if until nothing is encoded.
+	decode     int
 	ascii      bool // full-width characters are slashes
 	backslash  bool // a backslash is a slash
 	parameters bool // ;parameters are cut off, as Java's servlets do
