@@ -175,7 +175,8 @@ func UnknownField(name string) error {
 		return FieldError{name, problem}
 	}
 	if strings.Trim(name, "0123456789") == "" {
-		return FieldError{name, "is part of a number with a comma: write 1000, or the limit as a text in quotes"}
+		return FieldError{name, "is part of a number with a comma: write 1000, " +
+			"or the limit as a text in quotes"}
 	}
 	if name == "true" {
 		return FieldError{name, `is how some programs read the key on: write "on" in quotes`}

@@ -130,7 +130,8 @@ func (l Limit) Errors() []FieldError {
 		errs = append(errs, FieldError{field, fmt.Sprintf(format, args...)})
 	}
 	if l.Lifted {
-		if !l.Equal(Limit{Lifted: true, Unit: l.Unit, Who: l.Who, Param: l.Param, On: l.On, Except: l.Except}) {
+		bare := Limit{Lifted: true, Unit: l.Unit, Who: l.Who, Param: l.Param, On: l.On, Except: l.Except}
+		if !l.Equal(bare) {
 			add("noLimit", "has only a unit, on, except and each beside it: leave out the rest")
 		}
 	} else {
@@ -150,13 +151,15 @@ func (l Limit) Errors() []FieldError {
 		}
 	}
 	if l.Calendar != calendar.None && l.Algorithm != limiter.FixedWindow {
-		add("algorithm", "is %s: a calendar period is a fixed window, so leave it out", Algorithm(l.Algorithm))
+		add("algorithm", "is %s: a calendar period is a fixed window, so leave it out",
+			Algorithm(l.Algorithm))
 	}
 	if problem := l.zoneProblem(); problem != "" {
 		add("zone", "%s", problem)
 	}
 	if l.CountDenied && l.Algorithm != limiter.Log {
-		add("countDenied", "is set with %s: only the exact algorithm counts denied calls", Algorithm(l.Algorithm))
+		add("countDenied", "is set with %s: only the exact algorithm counts denied calls",
+			Algorithm(l.Algorithm))
 	}
 	if l.CountDenied && l.Who > EachCaller {
 		add("countDenied", "is set on a limit that is not for each caller: leave it out")
@@ -191,8 +194,8 @@ func (l Limit) callErrors() []FieldError {
 		}
 	}
 	if len(l.Except) > MaxExcept {
-		add("except", "%d given: must be at most %d; give the routes one with several patterns", len(l.Except),
-			MaxExcept)
+		add("except", "%d given: must be at most %d; give the routes one with several patterns",
+			len(l.Except), MaxExcept)
 	}
 	for i, text := range l.Except {
 		switch _, problem := parseTarget(text); {

@@ -10,8 +10,8 @@ import (
 	"tidegate/internal/route"
 )
 
-// a reads a policy in words: "plan NAME: LIMIT; LIMIT", "all: LIMIT", "NAME COST[ settle]:
-// PATTERN; PATTERN" for routes, one a line.
+// a reads a policy in words: "plan NAME: LIMIT; LIMIT", "all: LIMIT", "route NAME COST[
+// settle]: PATTERN; PATTERN", one a line. A second line of a plan follows its first.
 func a(t testing.TB, lines string) *Policy {
 	t.Helper()
 	p := &Policy{}
@@ -21,21 +21,16 @@ func a(t testing.TB, lines string) *Policy {
 			continue
 		}
 		parts := strings.Split(list, "; ")
-		switch words := strings.Fields(front); {
-		case words[0] == "plan" || words[0] == "all":
-			var limits []Limit
-			for _, text := range parts {
-				l, err := Parse(text)
-				if err != nil {
-					t.Fatal(err)
-				}
-				limits = append(limits, l)
+		switch words := strings.Fields(front); words[0] {
+		case "plan":
+			last := len(p.Plans) - 1
+			if last < 0 || p.Plans[last].Name != words[1] {
+				p.Plans = append(p.Plans, Plan{ID: words[1], Name: words[1]})
+				last++
 			}
-			if words[0] == "all" {
-				p.Limits = append(p.Limits, limits...)
-			} else {
-				p.Plans = append(p.Plans, Plan{ID: words[1], Name: words[1], Limits: limits})
-			}
+			p.Plans[last].Limits = append(p.Plans[last].Limits, parsed(t, parts)...)
+		case "all":
+			p.Limits = append(p.Limits, parsed(t, parts)...)
 		default:
 			r := Route{ID: "id-" + words[1], Name: words[1]}
 			for _, word := range words[2:] {
@@ -56,6 +51,19 @@ func a(t testing.TB, lines string) *Policy {
 		}
 	}
 	return p
+}
+
+func parsed(t testing.TB, texts []string) []Limit {
+	t.Helper()
+	var limits []Limit
+	for _, text := range texts {
+		l, err := Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		limits = append(limits, l)
+	}
+	return limits
 }
 
 // router compiles a policy.
@@ -104,7 +112,8 @@ func TestPublishedLimits(t *testing.T) {
 			user GET /search/code = 30 per minute: 1 [2]
 			user PATCH /repos/1 = 5,000 per hour: 1 [1], 80 calls per minute: 1 [3]`},
 		{"Stripe", `
-			plan live: 100 per second, on reads, except search; 100 per second, on writes; 20 per second, on search
+			plan live: 100 per second, on reads, except search; 100 per second, on writes
+			plan live: 20 per second, on search
 			route reads: GET /*
 			route writes: POST /*; DELETE /*
 			route search: GET /v1/{object}/search`, `
@@ -112,7 +121,8 @@ func TestPublishedLimits(t *testing.T) {
 			live POST /v1/charges = 100 per second: 1 [2]
 			live GET /v1/charges/search = 20 per second: 1 [3]`},
 		{"Slack", `
-			plan free: 20 per minute, on tier2, each caller and pattern; 1 per minute, on tier1, each caller and pattern
+			plan free: 20 per minute, on tier2, each caller and pattern
+			plan free: 1 per minute, on tier1, each caller and pattern
 			plan paid: 20 per minute, on tier2, each caller and pattern
 			route tier1: POST /admin.users.list
 			route tier2: POST /users.list; POST /team.info`, `
@@ -129,8 +139,8 @@ func TestPublishedLimits(t *testing.T) {
 		{"Anthropic", `
 			plan tier1: 50 calls per minute; 30,000 input per minute; 8,000 output per minute
 			route chat {"input":500,"output":800} settle: POST /v1/messages`, `
-			tier1 POST /v1/messages = 50 calls per minute: 1 [1], 30,000 input per minute: 500 [2], 8,000 output per minute: 800 [3]
-			tier1 GET /v1/models = 50 calls per minute: 1 [1]`},
+			tier1 GET /v1/models = 50 calls per minute: 1 [1]
+			tier1 POST /v1/messages = 50 calls per minute: 1 [1], 30,000 input per minute: 500 [2], 8,000 output per minute: 800 [3]`},
 		{"Figma", `
 			plan starter: 6 per calendar month, on tier1; 50 per minute, on tier2
 			plan full: 10 per minute, on tier1; 25 per minute, on tier2
@@ -192,7 +202,7 @@ func TestPublishedLimits(t *testing.T) {
 	}
 }
 
-// What one would write first and is wrong.
+// A call costs in each unit what the most specific route that names the unit says.
 func TestCosts(t *testing.T) {
 	p := a(t, `
 		plan free: 10 per minute; 1,000 input per minute; 5 calls per minute
@@ -204,13 +214,15 @@ func TestCosts(t *testing.T) {
 		route get 2: GET /y
 		route head 0: HEAD /y`)
 	for call, want := range map[string]string{
-		"POST /chat": "10 per minute: 3 [1], 1,000 input per minute: 500 [2], 5 calls per minute: 1 [3]", // each unit by itself
+		// Each unit is found by itself.
+		"POST /chat": "10 per minute: 3 [1], 1,000 input per minute: 500 [2], 5 calls per minute: 1 [3]",
 		"POST /x":    "10 per minute: 5 [1], 1,000 input per minute: 100 [2], 5 calls per minute: 1 [3]",
 		"POST /z":    "10 per minute: 3 [1], 1,000 input per minute: 100 [2], 5 calls per minute: 1 [3]",
 		"GET /free":  "10 per minute: 0 [1], 1,000 input per minute: 0 [2], 5 calls per minute: 1 [3]",
 		"GET /zero":  "10 per minute: 0 [1], 5 calls per minute: 1 [3]",
 		"GET /other": "10 per minute: 1 [1], 5 calls per minute: 1 [3]",
-		"HEAD /y":    "10 per minute: 0 [1], 1,000 input per minute: 0 [2], 5 calls per minute: 1 [3]", // HEAD adds a route
+		// A HEAD call falls under routes of GET too.
+		"HEAD /y": "10 per minute: 0 [1], 1,000 input per minute: 0 [2], 5 calls per minute: 1 [3]",
 	} {
 		names := map[string]int{}
 		p.taken(t, "free", "POST /chat", names)
@@ -227,17 +239,21 @@ func TestCosts(t *testing.T) {
 // Counts are named by what limits count, not by numbers, windows, plans and places.
 func TestIdentities(t *testing.T) {
 	p := a(t, `
-		plan free: 5 per second, each {b}, on bases; 10 per minute; 10 per minute, token bucket; 20 per minute, each group
-		plan pro: 50 per second, each {b}, on bases; 1,000 per hour; 1,000 per minute, token bucket; 50 per minute, each group; 10 per minute, counter
-		all: 40 per minute, each caller; 40 per minute, each caller, token bucket; 100 per second, on bases, each {b}; 10 per minute, each caller, counter
+		plan free: 5 per second, each {b}, on bases; 10 per minute; 10 per minute, token bucket
+		plan free: 20 per minute, each group
+		plan pro: 50 per second, each {b}, on bases; 1,000 per hour; 1,000 per minute, token bucket
+		plan pro: 50 per minute, each group; 10 per minute, counter
+		all: 40 per minute, each caller; 40 per minute, each caller, token bucket
+		all: 100 per second, on bases, each {b}; 10 per minute, each caller, counter
 		route bases: /v0/{b}`)
 	names := map[string]int{}
 	free := p.taken(t, "free", "GET /v0/x", names)
 	pro := p.taken(t, "pro", "GET /v0/x", names)
 	wantFree := "10 per minute: 1 [1], 10 per minute: 1 [2], 40 per minute: 1 [1], 40 per minute: 1 [3], " +
 		"10 per minute: 1 [4], 5 per second: 1 [5], 20 per minute: 1 [6], 100 per second: 1 [7]"
-	wantPro := "1,000 per hour: 1 [1], 1,000 per minute: 1 [8], 10 per minute: 1 [4], 40 per minute: 1 [1], " +
-		"40 per minute: 1 [3], 10 per minute: 1 [4], 50 per second: 1 [9], 50 per minute: 1 [10], 100 per second: 1 [7]"
+	wantPro := "1,000 per hour: 1 [1], 1,000 per minute: 1 [8], 10 per minute: 1 [4], " +
+		"40 per minute: 1 [1], 40 per minute: 1 [3], 10 per minute: 1 [4], 50 per second: 1 [9], " +
+		"50 per minute: 1 [10], 100 per second: 1 [7]"
 	if free != wantFree {
 		t.Errorf("free:\n got %s\nwant %s", free, wantFree)
 	}
@@ -256,7 +272,8 @@ func TestIdentities(t *testing.T) {
 // parameter; what it replaces goes on counting.
 func TestOverrides(t *testing.T) {
 	p := a(t, `
-		plan free: 10 per minute; 20 per minute, on search; 100 input per minute, on search; 5 per minute, each group
+		plan free: 10 per minute; 20 per minute, on search; 100 input per minute, on search
+		plan free: 5 per minute, each group
 		all: 40 per minute, each caller; 30 per minute, on search, each caller and {q}
 		route search {"input":10}: GET /find/{q}`)
 	for override, want := range map[string]string{
@@ -319,25 +336,28 @@ func TestPolicyErrors(t *testing.T) {
 		many += fmt.Sprintf("; %d per %d seconds, counter", i+1, i+1)
 	}
 	for policy, want := range map[string]string{
-		"all: 100 per minute": "limits[0].each is missing. For whom? Write 100 per minute, each caller; each address; or together",
-		"plan p: no limit":    "only an override lifts limits",
-		"plan p: 1 per minute, on serach\nroute search: GET /s":                     "did you mean search?",
-		"plan p: 1 per minute, on other\nroute search: GET /s":                      "there is no such route",
-		"plan p: 1 per minute, except GET /s\nroute search: GET /s":                 "write except search",
-		"plan p: 1 per minute, on GET /s\nroute search: GET /s":                     "write on search",
-		"plan p: 1 per minute, each {q}":                                            "needs a route whose every pattern has {q}",
-		"plan p: 1 per minute, on s, each {q}\nroute s: GET /f/{q}; GET /s":         "GET /s of route s has no {q}",
-		"plan p: 1 per minute, on GET /f/{q+}, each {q}":                            "has no {q} as one segment",
-		"plan p: 1 per minute; 1 per minute":                                        "is there twice",
-		"plan p: 4 per minute\nroute x 5: GET /x":                                   "could never pass",
-		"all: 4 per minute, on y, together\nroute x 5: GET /y/x\nroute y: GET /y/*": "could never pass",
-		"plan p: 1 per minute\nroute GET: GET /x":                                   "is a method",
-		"plan p: 1 per minute\nroute a 5: GET /{x}\nroute b 6: GET /{y}":            "let one say it",
-		"plan p: 1 per minute\nroute a: GET /x; GET /X":                             "matches the same calls",
-		"plan p: 1 per minute\nroute a: GET /x\nroute a: GET /y":                    "names must differ",
-		`plan p: 1 per minute` + "\n" + `route a {"calls":2}: GET /x`:               "is always 1",
-		`plan p: 1 per minute` + "\n" + `route a {"per":2}: GET /x`:                 "is a word of every limit",
-		`plan p: 1 per minute` + "\n" + `route a -1: GET /x`:                        "must be 0 to",
+		"all: 100 per minute": "limits[0].each is missing. For whom? " +
+			"Write 100 per minute, each caller; each address; or together",
+		"plan p: no limit": "only an override lifts limits",
+		"plan p: 1 per minute, on serach\nroute search: GET /s":     "did you mean search?",
+		"plan p: 1 per minute, on other\nroute search: GET /s":      "there is no such route",
+		"plan p: 1 per minute, except GET /s\nroute search: GET /s": "write except search",
+		"plan p: 1 per minute, on GET /s\nroute search: GET /s":     "write on search",
+		"plan p: 1 per minute, each {q}": "needs a route " +
+			"whose every pattern has {q}",
+		"plan p: 1 per minute, on s, each {q}\nroute s: GET /f/{q}; GET /s": "GET /s of route s has no {q}",
+		"plan p: 1 per minute, on GET /f/{q+}, each {q}":                    "has no {q} as one segment",
+		"plan p: 1 per minute; 1 per minute":                                "is there twice",
+		"plan p: 4 per minute\nroute x 5: GET /x":                           "could never pass",
+		"all: 4 per minute, on y, together\n" +
+			"route x 5: GET /y/x\nroute y: GET /y/*": "could never pass",
+		"plan p: 1 per minute\nroute GET: GET /x":                        "is a method",
+		"plan p: 1 per minute\nroute a 5: GET /{x}\nroute b 6: GET /{y}": "let one say it",
+		"plan p: 1 per minute\nroute a: GET /x; GET /X":                  "matches the same calls",
+		"plan p: 1 per minute\nroute a: GET /x\nroute a: GET /y":         "names must differ",
+		`plan p: 1 per minute` + "\n" + `route a {"calls":2}: GET /x`:    "is always 1",
+		`plan p: 1 per minute` + "\n" + `route a {"per":2}: GET /x`:      "is a word of every limit",
+		`plan p: 1 per minute` + "\n" + `route a -1: GET /x`:             "must be 0 to",
 		many: "must be at most 16",
 		"all: 1 per minute, each group, denied calls count":     "leave it out",
 		"plan p: 1 per minute, on a, except a\nroute a: GET /x": "which the limit is on",
@@ -354,7 +374,7 @@ func TestPolicyErrors(t *testing.T) {
 		"plan p: 4 calls per minute\nroute x 5: GET /x",
 		"plan p: 4 per minute, except x\nroute x 5: GET /x",
 		"plan p: 4 per minute, on y\nroute x 5: GET /x\nroute y: GET /y",
-		"plan a: 1 per minute\nroute a 5: GET /{x}\nroute b {\"input\":6}: GET /{y}\nall: 5 per minute, on a, together"[:0] + "plan a: 5 per minute\nroute a 5: GET /{x}\nroute b {\"input\":6}: GET /{y}",
+		"plan a: 5 per minute\nroute a 5: GET /{x}\nroute b {\"input\":6}: GET /{y}",
 	} {
 		if errs := a(t, policy).Errors(); len(errs) > 0 {
 			t.Errorf("%s: %v", policy, errs)
@@ -365,13 +385,15 @@ func TestPolicyErrors(t *testing.T) {
 // What can be saved and does not do what its author may expect is told.
 func TestWarnings(t *testing.T) {
 	for policy, want := range map[string]string{
-		"plan p: 1 tokens per minute\nroute c {\"input\":1,\"output\":2}: POST /c":                    "(they name: input, output)",
-		"plan p: 10 per minute; 100 per minute":                                                       `"100 per minute" never decides`,
-		"plan p: 900 per 15 minutes; 450 per 15 minutes, each group":                                  "never decides",
-		"plan p: 100 per minute\nall: 50 per minute, each caller":                                     "never decides",
-		"plan p: 10 per second; 700 per minute":                                                       "never decides",
-		"all: 5 per second, on b, each {b}\nroute b: /v/{b}\nplan p: 1 per minute, on x\nroute x: /x": "add a limit of each caller",
-		"plan p: 5 per second, shadow":                                                                "Nothing limits the callers of plan p",
+		"plan p: 1 tokens per minute\n" +
+			"route c {\"input\":1,\"output\":2}: POST /c": "(they name: input, output)",
+		"plan p: 10 per minute; 100 per minute":                      `"100 per minute" never decides`,
+		"plan p: 900 per 15 minutes; 450 per 15 minutes, each group": "never decides",
+		"plan p: 100 per minute\nall: 50 per minute, each caller":    "never decides",
+		"plan p: 10 per second; 700 per minute":                      "never decides",
+		"all: 5 per second, on b, each {b}\nroute b: /v/{b}\n" +
+			"plan p: 1 per minute, on x\nroute x: /x": "add a limit of each caller",
+		"plan p: 5 per second, shadow": "Nothing limits the callers of plan p",
 	} {
 		if text := fmt.Sprint(a(t, policy).Warnings()); !strings.Contains(text, want) {
 			t.Errorf("%s:\n got %s\nwant %q in it", policy, text, want)

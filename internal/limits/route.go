@@ -51,6 +51,19 @@ func (c Costs) of(unit string) (cost int64, ok bool) {
 	return cost, ok
 }
 
+// names lists the units that the costs name; a free route names Cost here.
+func (c Costs) names() []string {
+	if c.Free {
+		return []string{Cost}
+	}
+	var names []string
+	for unit := range c.Units {
+		names = append(names, unit)
+	}
+	slices.Sort(names)
+	return names
+}
+
 // String returns the costs in words: "5", "500 input, 800 output", "0".
 func (c Costs) String() string {
 	if c.Free {
@@ -99,7 +112,7 @@ func (c *Costs) UnmarshalJSON(data []byte) error {
 			if unit == costName {
 				unit = Cost
 			}
-			c.set(unit, cost)
+			setUnit(c, unit, cost)
 		}
 		return nil
 	}
@@ -108,12 +121,12 @@ func (c *Costs) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	if c.Free = cost == 0; !c.Free {
-		c.set(Cost, cost)
+		setUnit(c, Cost, cost)
 	}
 	return nil
 }
 
-func (c *Costs) set(unit string, cost int64) {
+func setUnit(c *Costs, unit string, cost int64) {
 	if c.Units == nil {
 		c.Units = map[string]int64{}
 	}
@@ -124,7 +137,8 @@ func (c *Costs) set(unit string, cost int64) {
 func (c Costs) errors(field string) []FieldError {
 	var errs []FieldError
 	if len(c.Units) > MaxUnits {
-		errs = append(errs, FieldError{field, fmt.Sprintf("names %d units: must be at most %d", len(c.Units), MaxUnits)})
+		errs = append(errs, FieldError{field,
+			fmt.Sprintf("names %d units: must be at most %d", len(c.Units), MaxUnits)})
 	}
 	for _, unit := range slices.Sorted(maps.Keys(c.Units)) {
 		at := field
@@ -137,7 +151,8 @@ func (c Costs) errors(field string) []FieldError {
 			}
 		}
 		if cost := c.Units[unit]; cost < 0 || cost > MaxRequests {
-			errs = append(errs, FieldError{at, fmt.Sprintf("is %d: must be 0 to %s", cost, Number(MaxRequests))})
+			errs = append(errs, FieldError{at,
+				fmt.Sprintf("is %d: must be 0 to %s", cost, Number(MaxRequests))})
 		}
 	}
 	return errs
@@ -230,8 +245,9 @@ func (r *Router) Find(c route.Call) (Call, error) {
 		if slices.ContainsFunc(call.Routes, func(x Matched) bool { return x.route == of }) {
 			continue // a more specific pattern of the route matches
 		}
-		call.Routes = append(call.Routes, Matched{ID: of.ID, Name: of.Name, Pattern: PatternText(of.Match[at.pattern]),
-			Names: of.Match[at.pattern].Names(), Values: m.Values, route: of})
+		call.Routes = append(call.Routes, Matched{ID: of.ID, Name: of.Name,
+			Pattern: PatternText(of.Match[at.pattern]), Names: of.Match[at.pattern].Names(),
+			Values: m.Values, route: of})
 	}
 	for _, own := range r.on {
 		found, err := own.index.Find(c)

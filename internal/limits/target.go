@@ -107,7 +107,8 @@ func onNameProblem(text string) string {
 		return fmt.Sprintf("%.60q names several routes: one limit is on one route. Write on %s and on %s in "+
 			"two limits, or except %s, except %s", text, first, other, first, other)
 	case several:
-		return fmt.Sprintf("%.60q is not a route's name or a pattern: is a comma missing after %s?", text, first)
+		return fmt.Sprintf("%.60q is not a route's name or a pattern: is a comma missing after %s?",
+			text, first)
 	}
 	if problem := nameProblem(text); problem != "" {
 		return "the route's name " + problem

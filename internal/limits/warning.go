@@ -1,0 +1,138 @@
+package limits
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/limiter/calendar"
+)
+
+// Warning says that a limit does not do what its author may expect. It can be saved.
+type Warning struct{ Field, Message string }
+
+// Warnings returns what an operator should know before saving the policy.
+func (p *Policy) Warnings() []Warning {
+	var all []Warning
+	add := func(field, format string, args ...any) {
+		all = append(all, Warning{field, fmt.Sprintf(format, args...)})
+	}
+	units := p.units()
+	limits := p.all()
+	for _, l := range limits {
+		if l.Unit != Cost && l.Unit != Calls && !slices.Contains(units, l.Unit) {
+			named := "they name no unit"
+			if len(units) > 0 {
+				named = "they name: " + strings.Join(units, ", ")
+			}
+			add(l.field, "No route's cost names %s (%s), so %q counts only direct calls that bring it.",
+				l.Unit, named, l)
+		}
+		if by, found := p.decidedBy(l, limits); found {
+			add(l.field, "%q never decides: %q denies every call before it.", l, by)
+		}
+		if l.Who == EachParam && !p.held(l, limits) {
+			add(l.field, "%q counts each value that callers make up: "+
+				"add a limit of each caller on the same calls.", l)
+		}
+	}
+	for i, plan := range p.Plans {
+		holds := func(l where) bool { return !l.Shadow && (l.plan == i || l.plan < 0) }
+		if !slices.ContainsFunc(limits, holds) {
+			add(fmt.Sprintf("plans[%d].limits", i), "Nothing limits the callers of plan %s.", plan.Name)
+		}
+	}
+	return all
+}
+
+// units lists the units that the routes' costs name, besides Cost.
+func (p *Policy) units() []string {
+	var units []string
+	for _, r := range p.Routes {
+		for unit := range r.Cost.Units {
+			if unit != Cost {
+				units = append(units, unit)
+			}
+		}
+	}
+	slices.Sort(units)
+	return slices.Compact(units)
+}
+
+// held reports whether an enforced limit of each caller holds the same calls, in every
+// plan whose callers l counts.
+func (p *Policy) held(l where, limits []where) bool {
+	for i := range p.Plans {
+		if l.plan >= 0 && l.plan != i {
+			continue
+		}
+		if !slices.ContainsFunc(limits, func(by where) bool {
+			return by.Who <= EachCaller && !by.Shadow && (by.plan < 0 || by.plan == i) &&
+				(by.On == "" || by.On == l.On) && subset(by.Except, l.Except)
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+func subset(of, all []string) bool {
+	return !slices.ContainsFunc(of, func(text string) bool { return !slices.Contains(all, text) })
+}
+
+// decidedBy returns a limit that denies every call that l would deny.
+func (p *Policy) decidedBy(l where, limits []where) (by Limit, found bool) {
+	for _, by := range limits {
+		if by.field != l.field && !by.Shadow && (by.plan < 0 || by.plan == l.plan) && by.counts(l.Limit) &&
+			by.implies(l.Limit) && (!l.implies(by.Limit) || by.field < l.field) {
+			return by.Limit, true
+		}
+	}
+	return Limit{}, false
+}
+
+// counts reports whether a limit counts every call that l counts, together with no fewer
+// others.
+func (by where) counts(l Limit) bool {
+	wider := by.Who == Together || max(by.Who, EachCaller) == max(l.Who, EachCaller) && by.Param == l.Param ||
+		by.Who <= EachCaller && (l.Who == CallerParam || l.Who == CallerPattern) ||
+		by.Who == EachGroup && l.Who <= EachCaller
+	return wider && by.Unit == l.Unit && (by.On == "" || by.On == l.On) && subset(by.Except, l.Except)
+}
+
+// implies reports whether the calls that l admits can never exceed other.
+func (l Limit) implies(other Limit) bool {
+	if other.CountDenied || l.CountDenied {
+		return l.CountDenied == other.CountDenied && l.Window == other.Window && l.Requests <= other.Requests
+	}
+	if l.Calendar != calendar.None && l.Calendar == other.Calendar && l.Zone == other.Zone {
+		return l.Requests <= other.Requests
+	}
+	span, admits := other.Span(), other.Requests
+	switch other.Algorithm {
+	case limiter.Counter: // counts a part of the previous window too
+		span *= 2
+	case limiter.Log: // may withhold a 500th
+		if admits > 1000 {
+			admits -= admits/500 + 1
+		}
+	case limiter.TokenBucket, limiter.FixedWindow:
+	}
+	most, known := l.mostIn(span)
+	return known && most <= admits
+}
+
+// mostIn returns an upper bound of what the limit admits in any span. The bound is unknown
+// above MaxRequests and for a calendar limit, whose shortest period depends on its zone.
+func (l Limit) mostIn(span time.Duration) (bound int64, known bool) {
+	if l.Calendar != calendar.None || l.Window <= 0 || l.Requests < 1 {
+		return 0, false
+	}
+	windows := int64((span + l.Window - 1) / l.Window)
+	if l.Algorithm != limiter.Log { // the span may reach into one more window
+		windows++
+	}
+	return windows * l.Requests, windows <= MaxRequests/l.Requests
+}
