@@ -99,10 +99,11 @@ func TestHealthWithASlowRepair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		syncs, finished := 0, false
 		w := &storeHealth{
-			writable: func(context.Context) error { return nil }, usable: func(context.Context) error { return nil },
+			writable: func(context.Context) error { return nil },
+			usable:   func(context.Context) error { return nil },
 			sync: func(ctx context.Context) error {
 				syncs++
-				time.Sleep(repairTime - time.Second)
+				time.Sleep(repairTime - time.Second) //nolint:forbidigo // on the clock of the bubble
 				finished = ctx.Err() == nil
 				return ctx.Err()
 			},
@@ -117,7 +118,7 @@ func TestHealthWithASlowRepair(t *testing.T) {
 		if err := w.ready(ctx); err != nil || syncs != 1 {
 			t.Errorf("got %v and %d repairs, want one", err, syncs)
 		}
-		time.Sleep(repairTime)
+		time.Sleep(repairTime) //nolint:forbidigo // on the clock of the bubble
 		if !finished {
 			t.Error("the repair ended with the request")
 		}

@@ -250,7 +250,8 @@ func TestTrialBelowTheCost(t *testing.T) {
 }
 
 // The log of limits on trial has each call that passed and that a limit in shadow mode,
-// or a list in shadow mode would have denied, with its caller, time and limit. The denial log has none of them. A call that is denied is in the denial log alone.
+// or a list in shadow mode would have denied, with its caller, time and limit. The denial
+// log has none of them. A call that is denied is in the denial log alone.
 func TestTrialsAreLogged(t *testing.T) {
 	f := newFunction(t, policy.Plan{Name: "free", Limits: []limiter.Limit{{Requests: 5, Window: time.Hour},
 		{Requests: 2, Window: time.Hour, Shadow: true}}})

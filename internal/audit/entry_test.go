@@ -48,25 +48,6 @@ func (c *chains) stored(t tester, subject string) []valkey.XRangeEntry {
 	return all
 }
 
-// bytesSent returns how many bytes the server sends while f runs.
-func (c *chains) bytesSent(t tester, f func()) (bytes int64) {
-	t.Helper()
-	sent := func() (n int64) {
-		info, err := c.client.Do(t.Context(), c.client.B().Info().Section("stats").Build()).ToString()
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, after, _ := strings.Cut(info, "total_net_output_bytes:")
-		if _, err := fmt.Sscan(after, &n); err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	before := sent()
-	f()
-	return sent() - before
-}
-
 // Large states are read byte for byte as recorded, from lists and by id, also if only one
 // is there. They are stored in a tenth of their size.
 func TestLargeEntriesAreReadAsRecorded(t *testing.T) {
@@ -209,11 +190,4 @@ func TestSinceAndBefore(t *testing.T) {
 			}
 		}
 	}
-}
-
-func must[T any](value T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return value
 }

@@ -247,7 +247,7 @@ func matchCall(set *compiled.Set, call Call) (plan int, rule *compiled.Route, er
 	if rule, err = set.RouteFor(call.Route); err != nil {
 		return 0, nil, err
 	}
-	if err = set.CheckAddress(rule, call.Address); err != nil {
+	if err := set.CheckAddress(rule, call.Address); err != nil {
 		return 0, nil, err
 	}
 	plan, err = set.PlanFor(call.Kind, call.Plan)

@@ -191,7 +191,8 @@ func TestAccuracy(t *testing.T) {
 		t.Fatalf("%s lacks %s", accuracyDocument, accuracyBegin)
 	case written == table:
 	case !*update:
-		t.Errorf("%s has another table than the measured one; -update writes it:\n%s", accuracyDocument, table)
+		t.Errorf("%s has another table than the measured one; -update writes it:\n%s", accuracyDocument,
+			table)
 	default:
 		err := os.WriteFile(accuracyDocument, []byte(before+accuracyBegin+table+accuracyEnd+after), 0o644)
 		if err != nil {

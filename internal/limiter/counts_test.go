@@ -266,7 +266,8 @@ func TestCountsSurviveChanges(t *testing.T) {
 		all, share = 10_000, 50
 	}
 	checks := flag.Lookup("rapid.checks").Value
-	if former := checks.String(); former == "100" || former == strconv.Itoa(tier.Histories(100)) { // the default
+	// the default
+	if former := checks.String(); former == "100" || former == strconv.Itoa(tier.Histories(100)) {
 		_ = checks.Set(strconv.Itoa(all))
 		t.Cleanup(func() { _ = checks.Set(former) })
 	}

@@ -187,8 +187,8 @@ const (
 )
 
 // Validate validates an edit of old, the zero Key for a new key, against the Set. It sets
-// PlanNumber. It fails with an *InvalidError. The plan and the override that old has pass: a save of the Set since may
-// have made them invalid, and the key must still be revoked.
+// PlanNumber. It fails with an *InvalidError. The plan and the override that old has pass:
+// a save of the Set since may have made them invalid, and the key must still be revoked.
 func (k *Key) Validate(set *Set, old Key) error {
 	var fields fieldErrors
 	fields.add("name", TextProblem(k.Name, MaxNameLen))

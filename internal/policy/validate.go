@@ -197,7 +197,8 @@ func limitErrors(field string, limits []limiter.Limit, required bool) []FieldErr
 		least = 1
 	}
 	if n := len(limits); n > limiter.MaxLimits || n < least {
-		return []FieldError{{field, fmt.Sprintf("%d given: must be %d to %d", len(limits), least, limiter.MaxLimits)}}
+		return []FieldError{{field, fmt.Sprintf("%d given: must be %d to %d", len(limits), least,
+			limiter.MaxLimits)}}
 	}
 	var fields []FieldError
 	for i, l := range limits {

@@ -48,7 +48,8 @@ func imports(t *testing.T) graph {
 		err := filepath.WalkDir(filepath.Join(root, top), func(name string, _ fs.DirEntry, err error) error {
 			folder, _ := filepath.Rel(root, filepath.Dir(name)) // it is below
 			from := roomOf(filepath.ToSlash(folder))
-			if err != nil || from == "" || filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") {
+			if err != nil || from == "" || filepath.Ext(name) != ".go" ||
+				strings.HasSuffix(name, "_test.go") {
 				return err
 			}
 			parsed, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ImportsOnly)

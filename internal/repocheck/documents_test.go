@@ -61,7 +61,8 @@ func TestPages(t *testing.T) {
 			if strings.Contains(target, "://") {
 				continue
 			}
-			if _, err := os.Stat(file); err != nil || anchor != "" && !slices.Contains(anchors(texts[file]), anchor) {
+			_, err := os.Stat(file)
+			if err != nil || anchor != "" && !slices.Contains(anchors(texts[file]), anchor) {
 				t.Errorf("%s: %s links to nothing", page, found[1])
 			}
 		}

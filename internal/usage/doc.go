@@ -10,7 +10,8 @@
 // # What is counted
 //
 // A call counts once, as allowed or denied. Further counts are of calls that a limit in
-// shadow mode would have denied, and of calls decided without Valkey. Minutes and hours are those of Outcome.Time, in UTC.
+// shadow mode would have denied, and of calls decided without Valkey. Minutes and hours
+// are those of Outcome.Time, in UTC.
 //
 // A refused credential is not a call. Refusals count by cause, per minute and hour: in
 // total, and per key whose secret was proven.
@@ -42,9 +43,9 @@
 // Integers only; every key has a time to live. A count's field is slot*8+kind, where slot
 // is the minute of the hour or the hour of the day, and kind is 0 allowed, 1 denied, 2
 // shadow denied, 3 degraded, 4 cost above one of allowed calls, 5 counted in totals only,
-// 6 with the previous secret. A field of refusals is slot*16+kind, where kind is the cause, 0 missing to 7 no access, 8 unlogged
-// denials, or 9 unlogged calls that limits in shadow mode would have denied. HOUR and DAY count
-// from 1970 in UTC.
+// 6 with the previous secret. A field of refusals is slot*16+kind, where kind is the
+// cause, 0 missing to 7 no access, 8 unlogged denials, or 9 unlogged calls that limits in
+// shadow mode would have denied. HOUR and DAY count from 1970 in UTC.
 //
 //	tg:{tag}:ID:mHOUR          hash    a subject's counts in each minute      25 h
 //	tg:{tag}:ID:hDAY           hash    a subject's counts in each hour        31 days

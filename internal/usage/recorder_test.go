@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/valkey-io/valkey-go"
-
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -201,18 +199,4 @@ func TestRecordDoesNotAllocate(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { r.Record(o) }); n != 0 {
 		t.Errorf("got %v allocations, want none", n)
 	}
-}
-
-// scriptMicros returns the time that the server has spent in scripts.
-func scriptMicros(tb testing.TB, client valkey.Client) float64 {
-	tb.Helper()
-	info, err := client.Do(tb.Context(), client.B().Info().Section("commandstats").Build()).ToString()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	var calls, micros int64
-	if _, err := fmt.Sscanf(statOf(info, "evalsha"), "calls=%d,usec=%d", &calls, &micros); err != nil {
-		tb.Fatal(err)
-	}
-	return float64(micros)
 }

@@ -65,7 +65,8 @@ func (s state) actions(n int) []action {
 			func(k *state) { k.Banned = true }})
 	}
 	if !s.Overridden {
-		return append(all, action{"override", http.MethodPut, "/override", map[string]any{"reason": "a test"}, false, func(k *state) { k.Overridden = true }})
+		return append(all, action{"override", http.MethodPut, "/override", map[string]any{"reason": "a test"},
+			false, func(k *state) { k.Overridden = true }})
 	}
 	return append(all, action{"end", http.MethodDelete, "/override", nil, false,
 		func(k *state) { k.Overridden = false }})

@@ -43,8 +43,8 @@ func TestEveryScriptIsLoaded(t *testing.T) {
 			t.Errorf("%s is not joined", name)
 		}
 		for line := range strings.Lines(source(name)) {
-			if comment := strings.HasPrefix(strings.TrimSpace(line), "//"); comment == strings.Contains(file, line) &&
-				strings.TrimSpace(line) != "" {
+			comment := strings.HasPrefix(strings.TrimSpace(line), "//")
+			if comment == strings.Contains(file, line) && strings.TrimSpace(line) != "" {
 				t.Errorf("%s: comment %v, sent %v: %s", name, comment, !comment, line)
 			}
 		}
@@ -57,7 +57,8 @@ func TestStyle(t *testing.T) {
 		t.Errorf("comments are left: %.100q", style)
 	}
 	rules := regexp.MustCompile(`[{}]`)
-	if got, want := len(rules.FindAllString(style, -1)), len(rules.FindAllString(source("app.css"), -1)); got != want {
+	got, want := len(rules.FindAllString(style, -1)), len(rules.FindAllString(source("app.css"), -1))
+	if got != want {
 		t.Errorf("%d braces, want %d as in app.css", got, want)
 	}
 }
@@ -76,7 +77,8 @@ func TestLibraries(t *testing.T) {
 		name = "libraries/" + name
 		content, err := os.ReadFile(name)
 		if sum := sha256.Sum256(content); err != nil || hex.EncodeToString(sum[:]) != want {
-			t.Errorf("%s has the checksum %x, want %s, %v: run web/static/libraries/update", name, sum, want, err)
+			t.Errorf("%s has the checksum %x, want %s, %v: run web/static/libraries/update", name, sum, want,
+				err)
 		}
 		recorded = append(recorded, name)
 	}

@@ -125,7 +125,8 @@ func (d *openAPI) check(t testing.TB, method, path string, r reply) {
 		}
 		return
 	}
-	responses := d.paths[pattern].(map[string]any)[strings.ToLower(method)].(map[string]any)["responses"].(map[string]any)
+	operation := d.paths[pattern].(map[string]any)[strings.ToLower(method)].(map[string]any)
+	responses := operation["responses"].(map[string]any)
 	status := strconv.Itoa(r.status)
 	if responses[status] == nil {
 		status = "default"

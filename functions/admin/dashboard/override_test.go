@@ -44,7 +44,8 @@ func TestOverride(t *testing.T) {
 	if s.Keys.Written() != 0 {
 		t.Fatal("an invalid override was written")
 	}
-	s.Post(limitsPath, sitetest.With(form, "lasts", "4h", "limits[0]", "50 per minute, shadow")).Wants(t, http.StatusSeeOther)
+	s.Post(limitsPath, sitetest.With(form, "lasts", "4h", "limits[0]", "50 per minute, shadow")).
+		Wants(t, http.StatusSeeOther)
 	o := s.Keys.Key("acme").Override
 	if left := time.Until(o.Until); !o.Limits[0].Shadow || o.Reason != "launch" || left < 3*time.Hour ||
 		left > 4*time.Hour {

@@ -108,7 +108,7 @@ func note(section string) string {
 	case "routes":
 		return "The most specific rule that matches a call applies; GET covers HEAD unless a rule names " +
 			"HEAD. A call takes\n# its cost, by default 1; a call of cost 0 is not limited. settleMax is " +
-			"the most that a settlement charges to shared\n# limits, by default 10 times the cost."
+			"the most that a settlement\n# charges to shared limits, by default 10 times the cost."
 	case "perIP":
 		return "Limits per client address."
 	case "global":

@@ -37,7 +37,8 @@ func TestThemeRedirects(t *testing.T) {
 		t, http.StatusOK, `name="next" value="/explain?path=%2Forders&amp;method=GET"`,
 	)
 	for next, want := range map[string]string{
-		"/explain?method=GET": "/explain?method=GET", "https://evil.example/": "/", "//evil.example": "/", "": "/",
+		"/explain?method=GET": "/explain?method=GET", "https://evil.example/": "/",
+		"//evil.example": "/", "": "/",
 	} {
 		if to := s.Post("/theme", url.Values{
 			"theme": {"dark"}, "next": {next},

@@ -109,7 +109,8 @@ func TestStaticServesItsFilesOnly(t *testing.T) {
 func TestCompressed(t *testing.T) {
 	s := sitetest.New(t).Login()
 	script := "/static/" + static.Load().Script
-	for _, path := range []string{"/keys", script, "/static/nothing", "/api/v1/keys", "/api/v1/openapi.json"} {
+	for _, path := range []string{"/keys", script, "/static/nothing", "/api/v1/keys",
+		"/api/v1/openapi.json"} {
 		plain := s.Do(http.MethodGet, path, nil, http.Header{"Accept-Encoding": {"gzip;q=0, br"}})
 		if plain.Header.Get("Content-Encoding") != "" || plain.Header.Get("Vary") == "" {
 			t.Errorf("%s, plain: got headers %v", path, plain.Header)

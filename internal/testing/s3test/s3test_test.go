@@ -66,20 +66,20 @@ func TestConditions(t *testing.T) {
 				{strings.Repeat("k", 1025), "", "", "KeyTooLongError"},
 			} {
 				if _, got := put(c.key, c.match, c.none); got != c.want {
-					t.Errorf("put %.9s, If-Match %s, If-None-Match %s: got %q, want %q", c.key, c.match, c.none,
-						got, c.want)
+					t.Errorf("put %.9s, If-Match %s, If-None-Match %s: got %q, want %q", c.key, c.match,
+						c.none, got, c.want)
 				}
 			}
-			part, err := client.GetObject(t.Context(), &s3.GetObjectInput{Bucket: bucket, Key: aws.String("a"),
-				Range: aws.String("bytes=1-3"), ChecksumMode: "ENABLED"})
+			part, err := client.GetObject(t.Context(), &s3.GetObjectInput{Bucket: bucket,
+				Key: aws.String("a"), Range: aws.String("bytes=1-3"), ChecksumMode: "ENABLED"})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if text, err := io.ReadAll(part.Body); err != nil || string(text) != (*made.ETag)[1:4] {
 				t.Errorf("got %s, %v, want %s", text, err, (*made.ETag)[1:4])
 			}
-			_, err = client.DeleteObject(t.Context(), &s3.DeleteObjectInput{Bucket: bucket, Key: aws.String("a"),
-				IfMatch: made.ETag})
+			_, err = client.DeleteObject(t.Context(), &s3.DeleteObjectInput{Bucket: bucket,
+				Key: aws.String("a"), IfMatch: made.ETag})
 			if codeOf(err) != "PreconditionFailed" {
 				t.Errorf("delete of another version: got %v", err)
 			}
@@ -101,7 +101,8 @@ func TestLists(t *testing.T) {
 		names = append(names, fmt.Sprintf("log/%04d é", i))
 	}
 	for _, name := range append(names, "log/a/1", "log/a/2", "other") {
-		if _, err := client.PutObject(t.Context(), &s3.PutObjectInput{Bucket: bucket, Key: &name}); err != nil {
+		_, err := client.PutObject(t.Context(), &s3.PutObjectInput{Bucket: bucket, Key: &name})
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

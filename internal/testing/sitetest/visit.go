@@ -190,7 +190,8 @@ var browserPackages = filepath.Join("..", "..", "..", "internal", "testing", "si
 func AxeScript(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(browserPackages, "node_modules", "axe-core", "axe.min.js"))
-	browsertest.Need(t, err, "install it: npm ci --ignore-scripts --prefix internal/testing/sitetest/testdata")
+	browsertest.Need(t, err,
+		"install it: npm ci --ignore-scripts --prefix internal/testing/sitetest/testdata")
 	return string(text)
 }
 

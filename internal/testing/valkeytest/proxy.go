@@ -295,7 +295,7 @@ func (p *Proxy) awaitDelay(l *link, n int) {
 	f, changed := p.fault, p.changed
 	delay := f.Delay
 	if f.Jitter > 0 {
-		delay += time.Duration(rand.Int64N(int64(2*f.Jitter))) - f.Jitter
+		delay += time.Duration(rand.Int64N(int64(2*f.Jitter))) - f.Jitter //nolint:gosec // only delays
 	}
 	if f.Rate > 0 {
 		delay += time.Duration(n) * time.Second / time.Duration(f.Rate)

@@ -109,7 +109,8 @@ func detailOf(err error) Detail {
 			e.Message = "must be a time of RFC 3339, such as 2026-01-02T15:04:05Z"
 		}
 		name := e.Location[strings.LastIndexByte(e.Location, '.')+1:]
-		if instead := policydoc.Instead(name); instead != "" && e.Message == validation.MsgUnexpectedProperty {
+		instead := policydoc.Instead(name)
+		if instead != "" && e.Message == validation.MsgUnexpectedProperty {
 			e.Message += ": " + instead
 		}
 		return Detail{Location: e.Location, Message: Clip(e.Message)}

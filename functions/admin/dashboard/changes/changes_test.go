@@ -68,17 +68,6 @@ func manyRoutes(t *testing.T, routes, saves int) *sitetest.Registry {
 	return r
 }
 
-// bytesSent returns the number of bytes that Valkey has sent.
-func bytesSent(r *sitetest.Registry) (n int64) {
-	r.T.Helper()
-	info, err := r.Client.Do(r.T.Context(), r.Client.B().Info().Section("stats").Build()).ToString()
-	r.Must(err)
-	_, after, _ := strings.Cut(info, "total_net_output_bytes:")
-	_, err = fmt.Sscan(after, &n)
-	r.Must(err)
-	return n
-}
-
 // The cache returns the changes of an entry in any order of entries, and compares the
 // states of an entry once.
 func TestCachedChanges(t *testing.T) {

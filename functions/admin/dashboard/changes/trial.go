@@ -15,9 +15,9 @@ import (
 // maxTrialEdits is how many edits of the policy a search for the begin of a trial reads.
 const maxTrialEdits = 20
 
-// TrialSince returns since when the limits of a plan in shadow mode are as they are: the time of the edit that made them, or of the
-// oldest edit that was read, or the begin of counts by minute. It is zero if the plan has
-// no such limits.
+// TrialSince returns since when the limits of a plan in shadow mode are as they are: the
+// time of the edit that made them, or of the oldest edit that was read, or the begin of
+// counts by minute. It is zero if the plan has no such limits.
 func (c *Changes) TrialSince(ctx context.Context, p policy.Plan) (time.Time, error) {
 	if len(ShadowLimits(p)) == 0 {
 		return time.Time{}, nil
