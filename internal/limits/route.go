@@ -109,12 +109,18 @@ func (c *Costs) UnmarshalJSON(data []byte) error {
 			return err
 		}
 		for unit, cost := range named {
-			if unit == costName {
+			switch unit {
+			case "":
+				return FieldError{costName, "has a unit without a name: write cost, or the unit's name"}
+			case costName:
 				unit = Cost
 			}
 			setUnit(c, unit, cost)
 		}
 		return nil
+	}
+	if string(data) == "null" {
+		return FieldError{costName, "is null: write a number, or leave it out"}
 	}
 	var cost int64
 	if err := json.Unmarshal(data, &cost); err != nil {
