@@ -359,7 +359,7 @@ func TestFloodsLeaveSharedLimits(t *testing.T) {
 					s.Routes = []policy.Route{{Name: "all", Cost: c.cost}}
 					sharedKinds[scope].share(s, []limiter.Limit{c.limit})
 				})
-				revoked, banned := deniedCallers["revoked"](t, w), deniedCallers["banned by hand"](t, w)
+				revoked, banned := deniedCallers["revoked"](t, w), deniedCallers["banned"](t, w)
 				_, legitimate := w.create(t, "legitimate", "free")
 				waitForCalls := w.flood(t, 16, func(n int64) Call {
 					switch n % 3 {
