@@ -195,8 +195,9 @@ func (s *Store) Unban(ctx context.Context, id string, version int64, edit Edit) 
 	return s.replace(ctx, old, k, audit.KeyUnban, edit)
 }
 
-// Reset deletes all counts of the key, in one step with the audit entry. It fails with ErrConflict, and deletes nothing, if the key was edited meanwhile or
-// has another version than edit.
+// Reset deletes all counts of the key, in one step with the audit entry. It fails with
+// ErrConflict, and deletes nothing, if the key was edited meanwhile or has another version
+// than edit.
 func (s *Store) Reset(ctx context.Context, id string, edit Edit) (policy.Key, error) {
 	k, err := s.load(ctx, id)
 	if err == nil && edit.Version > 0 && edit.Version != k.Version {

@@ -42,7 +42,8 @@ routes:
   - {name: of ours, pattern: a1/prod GET /search, mode: shadow, perKey: [6 per second]}
 `, kept: "plan basic: limits: 9 per second, not 20 per 2 seconds\n" +
 			"plan basic: mode: shadow, not enforce\n" +
-			"route of ours: each key: 6 per second, not 5 per second\nroute of ours: mode: shadow, not enforce"},
+			"route of ours: each key: 6 per second, not 5 per second\n" +
+			"route of ours: mode: shadow, not enforce"},
 		{existing: "plans: [{name: basic, limits: [20 per 2 seconds]}]\n", added: 1,
 			refused: "plan basic exists and opens all routes, but its usage plan opens a1/prod * *, " +
 				"a2/prod * *"},

@@ -67,7 +67,7 @@ func crowd(t *testing.T) (j jobs, shares map[string]float64) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, survey, err := app.SurveyKey(t.Context(), j.Registry, checker, j.set(), k)
+		_, survey, err := app.SurveyKey(t.Context(), checker, j.set(), k)
 		if err != nil {
 			t.Fatal(err)
 		}

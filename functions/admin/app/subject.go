@@ -61,7 +61,7 @@ func (s Subject) States() []State {
 		state State
 		in    bool
 	}{
-		{Banned, s.Key.Banned.After(s.At)},
+		{Banned, s.Banned.After(s.At)},
 		{Expiring, !s.Expires.IsZero() && s.Expires.Sub(s.At) < ExpiresSoon},
 		{Blocked, s.blocked()},
 		{Near, !s.blocked() && slices.ContainsFunc(s.Now.Limits, limiter.Usage.NearlyUsedUp)},
@@ -124,7 +124,7 @@ func subjects(ctx context.Context, keys *Registry, set *policy.Set, state State,
 }
 
 // SurveyKey returns a key and every limit that its calls fall under.
-func SurveyKey(ctx context.Context, keys *Registry, checker *enforce.Checker, set *policy.Set,
+func SurveyKey(ctx context.Context, checker *enforce.Checker, set *policy.Set,
 	k policy.Key) (Subject, enforce.Survey, error) {
 	survey, err := checker.Survey(ctx, set, k)
 	return NewSubject(set, k, survey.Own, time.Now()), survey, err

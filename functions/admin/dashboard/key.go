@@ -67,7 +67,7 @@ func (d *dashboard) showKey(w http.ResponseWriter, r *http.Request) error {
 
 func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (templates.KeyPage, error) {
 	ctx := r.Context()
-	s, survey, err := app.SurveyKey(ctx, d.Keys, d.Checker, set, k)
+	s, survey, err := app.SurveyKey(ctx, d.Checker, set, k)
 	if err != nil {
 		return templates.KeyPage{}, err
 	}
