@@ -29,10 +29,10 @@ func TestBrowserPreviewInSight(t *testing.T) {
 	v.Open("/keys/{bolt}")
 	v.Act(chromedp.Click(chromedp.CSS("a[data-sheet]")),
 		chromedp.WaitVisible(chromedp.CSS("#sheet form")), preview)
-	inSight("changes.")
+	inSight("change")
 	v.Open("/policies/plans/1/edit")
 	v.Act(preview)
-	inSight("changes for")
+	inSight("change")
 	v.NoConsoleErrors("")
 	v.WithoutScript()
 	v.Open("/policies/plans/1/edit")

@@ -271,7 +271,7 @@ function withFields(answer, fields, event) {
   return { ...answer, headers: { ...answer.headers, ...Object.fromEntries(added) } };
 }
 
-const nothing = { reserved: 0, actual: 0, short: 0, settleMax: 0, aboveMax: 0, owed: 0, partial: false };
+const nothing = { reserved: 0, actual: 0, settleMax: 0, aboveMax: 0, owed: 0, partial: false };
 
 // Bounds of one settlement with its retries, in milliseconds.
 const settleTimeout = 5_000; // of one attempt

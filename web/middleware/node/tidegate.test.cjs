@@ -123,7 +123,7 @@ for (const [name, backend] of Object.entries(backends)) {
   }
 }
 
-const nothing = { reserved: 0, actual: 0, short: 0, settleMax: 0, aboveMax: 0, owed: 0, partial: false };
+const nothing = { reserved: 0, actual: 0, settleMax: 0, aboveMax: 0, owed: 0, partial: false };
 
 // scripted returns a settler whose attempts get the responses of a case, and the start of
 // each attempt.
