@@ -53,7 +53,8 @@ func forms(canary string) map[string]string {
 	all := map[string]string{
 		"JSON": strings.Trim(string(quoted), `"`), "Go": strings.Trim(strconv.QuoteToASCII(canary), `"`),
 		"query": url.QueryEscape(canary), "path": url.PathEscape(canary),
-		"hex": hex.EncodeToString([]byte(canary)), "bytes": strings.Trim(fmt.Sprintf("%d", []byte(canary)), "[]"),
+		"hex":   hex.EncodeToString([]byte(canary)),
+		"bytes": strings.Trim(fmt.Sprintf("%d", []byte(canary)), "[]"),
 	}
 	for name, encoding := range map[string]*base64.Encoding{"base64": base64.RawStdEncoding,
 		"base64url": base64.RawURLEncoding} {
