@@ -35,7 +35,8 @@ func repository(t *testing.T, script string) string {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(root, "scripts", "build"), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+	file := filepath.Join(root, "scripts", "build")
+	if err := os.WriteFile(file, []byte("#!/bin/sh\n"+script), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return root

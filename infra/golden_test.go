@@ -74,7 +74,8 @@ func TestGolden(t *testing.T) {
 				return
 			}
 			if diff := cmp.Diff(string(c.golden), string(got)); diff != "" {
-				t.Errorf("go -C infra test . -run TestGolden -update accepts this (-golden +synthesised):\n%s",
+				t.Errorf("go -C infra test . -run TestGolden -update accepts this "+
+					"(-golden +synthesised):\n%s",
 					diff)
 			}
 		})
