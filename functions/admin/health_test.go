@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,14 +98,15 @@ func TestHealthRepairsOnceAMinute(t *testing.T) {
 // again meanwhile.
 func TestHealthWithASlowRepair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		syncs, finished := 0, false
+		var syncs atomic.Int64
+		var finished atomic.Bool
 		w := &storeHealth{
 			writable: func(context.Context) error { return nil },
 			usable:   func(context.Context) error { return nil },
 			sync: func(ctx context.Context) error {
-				syncs++
+				syncs.Add(1)
 				time.Sleep(repairTime - time.Second) //nolint:forbidigo // on the clock of the bubble
-				finished = ctx.Err() == nil
+				finished.Store(ctx.Err() == nil)
 				return ctx.Err()
 			},
 			log: slog.New(slog.DiscardHandler), now: time.Now,
@@ -115,11 +117,11 @@ func TestHealthWithASlowRepair(t *testing.T) {
 		if err := w.ready(ctx); err != nil || time.Since(began) > 300*time.Millisecond {
 			t.Errorf("got %v after %s, want no error within 300 ms", err, time.Since(began))
 		}
-		if err := w.ready(ctx); err != nil || syncs != 1 {
-			t.Errorf("got %v and %d repairs, want one", err, syncs)
+		if err := w.ready(ctx); err != nil || syncs.Load() != 1 {
+			t.Errorf("got %v and %d repairs, want one", err, syncs.Load())
 		}
 		time.Sleep(repairTime) //nolint:forbidigo // on the clock of the bubble
-		if !finished {
+		if !finished.Load() {
 			t.Error("the repair ended with the request")
 		}
 	})
