@@ -72,7 +72,7 @@ type Applied struct {
 	PlanID string // of FromPlan
 	Index  int    // in the list where it stands
 	Count  Count
-	Cost   int64 // what the call takes; has is said by its presence
+	Cost   int64 // what the call takes
 	Settle bool  // a backend settles the cost
 	// CountsOnly means that an override replaces the limit: it goes on counting and denies
 	// nothing.
@@ -104,34 +104,27 @@ type Caller struct {
 // Applied lists the limits that apply to a call of a caller, those of the caller first.
 func (p *Policy) Applied(caller Caller, call *Call) []Applied {
 	var all []Applied
-	add := func(l Limit, source Source, index int) {
-		if caller.InForce && (source == FromPlan || source == FromPolicy) && l.Who.OfCaller() {
-			replaced := source == FromPlan && len(caller.Override) == 0
-			for _, by := range caller.Override {
-				replaced = replaced || by.replaces(l)
-			}
-			if a, ok := p.apply(l, source, index, caller, call); ok {
-				a.CountsOnly = replaced
-				all = append(all, a)
-			}
-			return
-		}
+	add := func(l Limit, source Source, index int, replaced bool) {
 		if a, ok := p.apply(l, source, index, caller, call); ok {
+			a.CountsOnly = replaced
 			all = append(all, a)
 		}
 	}
-	for i, l := range caller.Override {
-		if caller.InForce && !l.Lifted {
-			add(l, caller.Source, i)
+	if caller.InForce {
+		for i, l := range caller.Override {
+			if !l.Lifted {
+				add(l, caller.Source, i, false)
+			}
 		}
 	}
 	if caller.Plan != nil {
+		lifted := caller.InForce && len(caller.Override) == 0 // an empty override lifts the plan's
 		for i, l := range caller.Plan.Limits {
-			add(l, FromPlan, i)
+			add(l, FromPlan, i, lifted && l.Who.OfCaller() || caller.replaces(l))
 		}
 	}
 	for i, l := range p.Limits {
-		add(l, FromPolicy, i)
+		add(l, FromPolicy, i, caller.replaces(l))
 	}
 	slices.SortStableFunc(all, func(a, b Applied) int { return rank(a.Who) - rank(b.Who) })
 	return all
@@ -144,18 +137,18 @@ func rank(w Who) int {
 	return 1
 }
 
+// replaces reports whether the caller's override takes the place of a limit.
+func (c Caller) replaces(l Limit) bool {
+	return c.InForce && l.Who.OfCaller() &&
+		slices.ContainsFunc(c.Override, func(by Limit) bool { return by.replaces(l) })
+}
+
 // replaces reports whether an override's limit takes the place of another: both are for
 // each caller and have the same unit, on, except and parameter. A limit in shadow replaces
 // none.
 func (l Limit) replaces(other Limit) bool {
-	caller := func(w Who) Who {
-		if w == Unsaid {
-			return EachCaller
-		}
-		return w
-	}
-	return caller(l.Who) == caller(other.Who) && l.Param == other.Param && l.Unit == other.Unit &&
-		l.On == other.On && slices.Equal(l.Except, other.Except) && !l.Shadow
+	return max(l.Who, EachCaller) == max(other.Who, EachCaller) && l.Param == other.Param &&
+		l.Unit == other.Unit && l.On == other.On && slices.Equal(l.Except, other.Except) && !l.Shadow
 }
 
 // apply returns the limit as it applies to a call; ok is false if it does not.
@@ -164,8 +157,7 @@ func (p *Policy) apply(l Limit, source Source, index int, caller Caller, call *C
 	if caller.Plan != nil && source == FromPlan {
 		a.PlanID = caller.Plan.ID
 	}
-	switch {
-	case l.Who == EachGroup && caller.Group == "", l.Who == EachAddress && !caller.Address:
+	if l.Who == EachGroup && caller.Group == "" || l.Who == EachAddress && !caller.Address {
 		return a, false
 	}
 	if l.On != "" {
