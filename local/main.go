@@ -20,7 +20,7 @@ import (
 	"strings"
 	"syscall"
 
-	"tidegate/internal/journal"
+	"tidegate/internal/objects"
 	"tidegate/local/cli"
 	"tidegate/local/gateway"
 	"tidegate/local/lambda"
@@ -144,7 +144,7 @@ func serve(ctx context.Context, o options, getenv func(string) string, out, errO
 type options struct {
 	rest, http, admin string
 	valkey            string // "" is embedded, "auto" an installed server, else a URL
-	journal           string // an address for journal.OpenStore; empty for none
+	journal           string // an address for objects.Open; empty for none
 	readyFile         string
 	bin               string
 	httpDeny          string // HTTP_API_DENY
@@ -220,7 +220,7 @@ func (o *options) validate() error {
 			return fmt.Errorf("-bin %s: %s is missing: ./scripts/run builds it", o.bin, o.bootstrap(function))
 		}
 	}
-	if err := journal.CheckAddress(o.journal); err != nil {
+	if err := objects.CheckAddress(o.journal); err != nil {
 		return fmt.Errorf("-journal %s: %w", o.journal, err)
 	}
 	return o.validateReadyFile()

@@ -18,6 +18,7 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
 	"tidegate/internal/journal"
+	"tidegate/internal/objects"
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
 	"tidegate/local/valkey"
@@ -136,7 +137,7 @@ func (r *registrar) openJournal(ctx context.Context, address string, log *slog.L
 			return fmt.Errorf("-journal: %w", err)
 		}
 	}
-	store, err := journal.OpenStore(address)
+	store, err := objects.Open(address)
 	if err != nil {
 		return fmt.Errorf("-journal: %w", err)
 	}

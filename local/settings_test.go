@@ -27,6 +27,7 @@ import (
 	"tidegate/internal/enforce"
 	"tidegate/internal/journal"
 	"tidegate/internal/limiter"
+	"tidegate/internal/objects"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
 	"tidegate/internal/store/keyspace"
@@ -397,7 +398,7 @@ const oldEntries = 150
 func oldJournal(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
-	stored, err := journal.OpenStore(folder)
+	stored, err := objects.Open(folder)
 	if err != nil {
 		t.Fatal(err)
 	}

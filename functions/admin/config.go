@@ -12,7 +12,7 @@ import (
 	"tidegate/functions/admin/server"
 	"tidegate/internal/apikey"
 	"tidegate/internal/config"
-	"tidegate/internal/journal"
+	"tidegate/internal/objects"
 	"tidegate/internal/proxies"
 	"tidegate/internal/store"
 )
@@ -165,7 +165,7 @@ func (c *settings) check(problems *config.Problems) {
 }
 
 func (c *settings) checkJournal(problems *config.Problems) {
-	if err := journal.CheckAddress(c.Journal); err != nil {
+	if err := objects.CheckAddress(c.Journal); err != nil {
 		problems.Add("JOURNAL", err.Error())
 	}
 	if c.JournalAway != refuseChanges && c.JournalAway != queueChanges {

@@ -18,6 +18,7 @@ import (
 	"tidegate/internal/crossing"
 	"tidegate/internal/enforce"
 	"tidegate/internal/journal"
+	"tidegate/internal/objects"
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
 	"tidegate/internal/usage"
@@ -187,7 +188,7 @@ func openJournal(
 	if c.Journal == "" {
 		return nil, nil //nolint:nilnil // there is no journal, and nothing is wrong
 	}
-	storage, err := journal.OpenStore(c.Journal)
+	storage, err := objects.Open(c.Journal)
 	if err != nil {
 		return nil, err
 	}

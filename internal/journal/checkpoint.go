@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"tidegate/internal/audit"
+	"tidegate/internal/objects"
 	"tidegate/internal/policyset"
 	"tidegate/internal/store/keyspace"
 )
@@ -135,7 +136,7 @@ func openState(k audit.Key, b keyspace.Bucket, sealed []byte) (*state, error) {
 // none.
 func (j *Journal) checkpointed(ctx context.Context, b keyspace.Bucket) (*state, error) {
 	sealed, err := j.store.Read(ctx, checkpointName(b))
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, objects.ErrNotFound) {
 		return emptyState(b), nil
 	}
 	if err != nil {
@@ -220,7 +221,7 @@ func (j *Journal) replayUntil(ctx context.Context, b keyspace.Bucket, until time
 	return s, nil
 }
 
-// entry reads the entry at a position. It fails with ErrNotFound, or with a *DamagedError.
+// entry reads the entry at a position. It fails with objects.ErrNotFound, or with a *DamagedError.
 func (j *Journal) entry(ctx context.Context, b keyspace.Bucket, number uint64) (audit.Item, error) {
 	content, err := j.store.Read(ctx, entryName(b, number))
 	if err != nil {
@@ -249,7 +250,7 @@ func (j *Journal) entriesAfter(ctx context.Context, b keyspace.Bucket,
 			}
 			wait.Wait()
 			for i, item := range items {
-				if errors.Is(errs[i], ErrNotFound) || !yield(item, errs[i]) || errs[i] != nil {
+				if errors.Is(errs[i], objects.ErrNotFound) || !yield(item, errs[i]) || errs[i] != nil {
 					return
 				}
 			}

@@ -14,11 +14,13 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
 	"tidegate/internal/limiter"
+	"tidegate/internal/objects"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/store/acl"
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/registrytest"
+	"tidegate/internal/testing/s3test"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
@@ -79,7 +81,7 @@ func open(t testing.TB, url string, s Store, queue bool) *world {
 func start(t *testing.T, queue bool) (w *world, url string) {
 	t.Helper()
 	url = valkeytest.Start(t)
-	w = open(t, url, must(OpenStore(t.TempDir()))(t), queue)
+	w = open(t, url, must(objects.Open(t.TempDir()))(t), queue)
 	w.plan(t, 10)
 	return w, url
 }
@@ -171,4 +173,21 @@ func (w *world) records(t testing.TB) map[string]string {
 		}
 	}
 	return found
+}
+
+// onEveryStore runs a test on a folder and on an S3 server.
+func onEveryStore(t *testing.T, test func(*testing.T, Store)) {
+	t.Helper()
+	t.Run("folder", func(t *testing.T) { test(t, must(objects.Open(t.TempDir()))(t)) })
+	t.Run("s3", func(t *testing.T) { test(t, must(objects.Open(s3test.Start(t).Address()))(t)) })
+}
+
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
 }

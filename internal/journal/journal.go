@@ -12,6 +12,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/audit"
+	"tidegate/internal/objects"
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/telemetry"
 )
@@ -183,12 +184,12 @@ func (j *Journal) unshipped(ctx context.Context, b keyspace.Bucket) ([]string, e
 func (j *Journal) create(ctx context.Context, name string, content []byte) error {
 	for {
 		err := j.store.Create(ctx, name, content)
-		if !errors.Is(err, ErrExists) {
+		if !errors.Is(err, objects.ErrExists) {
 			return err
 		}
 		stored, err := j.store.Read(ctx, name)
 		switch {
-		case errors.Is(err, ErrNotFound) && ctx.Err() == nil:
+		case errors.Is(err, objects.ErrNotFound) && ctx.Err() == nil:
 			continue
 		case err != nil:
 			return err
@@ -210,7 +211,7 @@ func (j *Journal) ensurePredecessor(ctx context.Context, item audit.Item) error 
 	}
 	before, err := j.entry(ctx, b, item.Number-1)
 	switch {
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, objects.ErrNotFound):
 		return j.adopt(ctx, item)
 	case err != nil:
 		return err
@@ -245,7 +246,7 @@ func (j *Journal) endsAt(ctx context.Context, b keyspace.Bucket, at position) (b
 		return false, nil
 	}
 	_, err := j.entry(ctx, b, at.number+1)
-	if !errors.Is(err, ErrNotFound) { // nil if there is an entry
+	if !errors.Is(err, objects.ErrNotFound) { // nil if there is an entry
 		return false, err
 	}
 	if at.number > known.number || at.number == 0 {
@@ -266,11 +267,11 @@ func (j *Journal) newestUntil(ctx context.Context, b keyspace.Bucket, number uin
 		item, err := j.entry(ctx, b, number)
 		if err == nil {
 			at = position{item.Number, item.Hash}
-			if err = j.gapAfter(ctx, b, number); errors.Is(err, ErrNotFound) {
+			if err = j.gapAfter(ctx, b, number); errors.Is(err, objects.ErrNotFound) {
 				return at, nil
 			}
 		}
-		if err != nil && !errors.Is(err, ErrNotFound) {
+		if err != nil && !errors.Is(err, objects.ErrNotFound) {
 			return at, err
 		}
 	}
@@ -281,7 +282,7 @@ func (j *Journal) newestUntil(ctx context.Context, b keyspace.Bucket, number uin
 	return s.position, nil
 }
 
-// gapAfter returns ErrNotFound unless there is a gap after an entry. After it finds that
+// gapAfter returns objects.ErrNotFound unless there is a gap after an entry. After it finds that
 // the store has no gap at all, it does not read the store for statusAge: otherwise a
 // start would make 256 more requests.
 func (j *Journal) gapAfter(ctx context.Context, b keyspace.Bucket, number uint64) error {
@@ -289,12 +290,12 @@ func (j *Journal) gapAfter(ctx context.Context, b keyspace.Bucket, number uint64
 	gapless := j.gapless
 	j.mu.Unlock()
 	if time.Since(gapless) < statusAge {
-		return ErrNotFound
+		return objects.ErrNotFound
 	}
 	_, err := j.store.Read(ctx, gapsName)
 	if err == nil {
 		_, err = j.store.Read(ctx, gapName(b, number))
-	} else if errors.Is(err, ErrNotFound) {
+	} else if errors.Is(err, objects.ErrNotFound) {
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		j.gapless = time.Now()

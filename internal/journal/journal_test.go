@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tidegate/internal/audit"
+	"tidegate/internal/objects"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/store/keyspace"
@@ -103,7 +104,7 @@ func TestStoreUnavailable(t *testing.T) {
 // it, although the store is available: it could be lost with that Valkey.
 func TestValkeyFailsAfterRevocation(t *testing.T) {
 	proxy := valkeytest.StartProxy(t, valkeytest.Start(t), nil)
-	w := open(t, proxy.URL(), must(OpenStore(t.TempDir()))(t), false)
+	w := open(t, proxy.URL(), must(objects.Open(t.TempDir()))(t), false)
 	w.plan(t, 10)
 	k := w.create(t, "key")
 	w.timeout = time.Second               // two calls wait for it
@@ -152,7 +153,7 @@ func TestLostReply(t *testing.T) {
 
 // Concurrent environments ship every entry, each at its own position.
 func TestConcurrentEnvironments(t *testing.T) {
-	url, s := valkeytest.Start(t), must(OpenStore(s3test.Start(t).Address()))(t)
+	url, s := valkeytest.Start(t), must(objects.Open(s3test.Start(t).Address()))(t)
 	first := open(t, url, s, false)
 	first.plan(t, 10)
 	k := first.create(t, "key")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tidegate/internal/audit"
+	"tidegate/internal/objects"
 	"tidegate/internal/policyset"
 	"tidegate/internal/registry"
 	"tidegate/internal/store/keyspace"
@@ -222,7 +223,7 @@ func (j *Journal) compare(ctx context.Context, target *state, head []byte) (Find
 	}
 	item, err := j.entry(ctx, target.bucket, number)
 	switch {
-	case errors.Is(err, ErrNotFound): // the entry is older than the journal
+	case errors.Is(err, objects.ErrNotFound): // the entry is older than the journal
 		return Behind, nil
 	case err != nil:
 		return "", err

@@ -13,6 +13,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/audit"
+	"tidegate/internal/objects"
 	"tidegate/internal/store/keyspace"
 )
 
@@ -40,7 +41,7 @@ type tail struct {
 func (j *Journal) Segment(ctx context.Context, b keyspace.Bucket, first uint64) (audit.Segment, error) {
 	s, err := j.readSegment(ctx, b, first)
 	switch {
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, objects.ErrNotFound):
 		return audit.Segment{}, fmt.Errorf("%s: %w", segmentName(b, first), audit.ErrItem)
 	case errors.Is(err, audit.ErrItem):
 		return audit.Segment{}, err
@@ -56,7 +57,7 @@ func (j *Journal) Segment(ctx context.Context, b keyspace.Bucket, first uint64) 
 	return audit.Segment{First: s.First, Before: s.Before, Entries: entries}, nil
 }
 
-// readSegment reads the segment that begins with an entry. It fails with ErrNotFound, or
+// readSegment reads the segment that begins with an entry. It fails with objects.ErrNotFound, or
 // with audit.ErrItem if the segment was altered.
 func (j *Journal) readSegment(ctx context.Context, b keyspace.Bucket, first uint64) (segment, error) {
 	var s segment
@@ -79,7 +80,7 @@ func (s segment) end() tail {
 }
 
 // endOf returns the end of the segment that begins with an entry. It fails with
-// ErrNotFound, also if an adoption stored the segment but not its checkpoint: Valkey may
+// objects.ErrNotFound, also if an adoption stored the segment but not its checkpoint: Valkey may
 // have lost these entries since.
 func (j *Journal) endOf(ctx context.Context, b keyspace.Bucket, first uint64) (tail, error) {
 	s, err := j.readSegment(ctx, b, first)
@@ -90,7 +91,7 @@ func (j *Journal) endOf(ctx context.Context, b keyspace.Bucket, first uint64) (t
 	case err != nil:
 		return tail{}, err
 	case !covered:
-		return tail{}, ErrNotFound
+		return tail{}, objects.ErrNotFound
 	}
 	return s.end(), nil
 }
@@ -101,7 +102,7 @@ func (j *Journal) lastEnd(ctx context.Context, b keyspace.Bucket) (tail, error) 
 	tails := []tail{{next: 1}}
 	for {
 		s, err := j.readSegment(ctx, b, tails[len(tails)-1].next)
-		if errors.Is(err, ErrNotFound) {
+		if errors.Is(err, objects.ErrNotFound) {
 			break
 		}
 		if err != nil {
@@ -122,7 +123,7 @@ func (j *Journal) lastEnd(ctx context.Context, b keyspace.Bucket) (tail, error) 
 func (j *Journal) covers(ctx context.Context, b keyspace.Bucket, t tail) (bool, error) {
 	newest := t.next - 1
 	item, err := j.entry(ctx, b, newest)
-	if !errors.Is(err, ErrNotFound) {
+	if !errors.Is(err, objects.ErrNotFound) {
 		return err == nil && bytes.Equal(item.Hash, t.Hash), err
 	}
 	if j.known(b).number >= newest { // a checkpoint follows the gap
@@ -146,8 +147,8 @@ func (j *Journal) addSegment(ctx context.Context, b keyspace.Bucket, t tail,
 		return t, err
 	}
 	err = j.store.Create(ctx, segmentName(b, s.First), sealed)
-	if errors.Is(err, ErrExists) {
-		if found, err := j.endOf(ctx, b, s.First); !errors.Is(err, ErrNotFound) {
+	if errors.Is(err, objects.ErrExists) {
+		if found, err := j.endOf(ctx, b, s.First); !errors.Is(err, objects.ErrNotFound) {
 			return found, err
 		}
 		damaged := func([]byte) bool { return false }
@@ -282,7 +283,7 @@ func (j *Journal) nextSegment(ctx context.Context, b keyspace.Bucket, t tail,
 		}
 		return next, nil
 	}
-	if err == nil || !errors.Is(err, ErrNotFound) {
+	if err == nil || !errors.Is(err, objects.ErrNotFound) {
 		return t, err
 	}
 	entries, err := j.streamAfter(ctx, b, t, segmentSize+1)

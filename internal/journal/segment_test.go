@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"tidegate/internal/audit"
+	"tidegate/internal/objects"
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/valkeytest"
 )
@@ -156,7 +157,7 @@ func TestUnsafeEntriesStay(t *testing.T) {
 // returns the entries in Valkey.
 func TestSegmentsUnavailable(t *testing.T) {
 	folder := t.TempDir()
-	w := open(t, valkeytest.Start(t), must(OpenStore(folder))(t), false)
+	w := open(t, valkeytest.Start(t), must(objects.Open(folder))(t), false)
 	w.plan(t, 10)
 	k := w.create(t, "key")
 	b := keyspace.BucketOf(k.ID)

@@ -3,6 +3,7 @@ package journal
 import (
 	"testing"
 
+	"tidegate/internal/objects"
 	"tidegate/internal/testing/s3test"
 	"tidegate/internal/testing/valkeytest"
 )
@@ -12,7 +13,7 @@ import (
 // address changes.
 func TestOnAServerlessCache(t *testing.T) {
 	cache := valkeytest.StartServerless(t)
-	w := open(t, cache.URL(), must(OpenStore(s3test.Start(t).Address()))(t), false)
+	w := open(t, cache.URL(), must(objects.Open(s3test.Start(t).Address()))(t), false)
 	w.plan(t, 10)
 	cache.Swap(2)
 	k := w.create(t, "acme")

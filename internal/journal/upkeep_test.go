@@ -228,7 +228,7 @@ func TestAdoptionKeepsEarlierState(t *testing.T) {
 	}
 	w.restore(t, Options{})
 	if _, err := w.keys.Get(t.Context(), deleted.ID); !errors.Is(err, policy.ErrNotFound) {
-		t.Errorf("the deleted key: got %v, want ErrNotFound", err)
+		t.Errorf("the deleted key: got %v, want objects.ErrNotFound", err)
 	}
 	if got, err := w.keys.Get(t.Context(), kept.ID); err != nil || got.Name != "kept" {
 		t.Errorf("the kept key: got %+v, %v; want it restored", got, err)
@@ -239,7 +239,8 @@ func TestAdoptionKeepsEarlierState(t *testing.T) {
 func TestUpkeepWithAnAlteredEntry(t *testing.T) {
 	w, url := start(t, false)
 	altered := entryName(keyspace.BucketOf(policyset.SetID), 1)
-	if err := w.store.Replace(t.Context(), altered, []byte("x"), never); err != nil {
+	if err := w.store.Replace(t.Context(), altered, []byte("x"),
+		func([]byte) bool { return false }); err != nil {
 		t.Fatal(err)
 	}
 	w.keys.Audit().UseJournal(nil)

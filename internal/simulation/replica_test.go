@@ -9,6 +9,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"tidegate/internal/journal"
+	"tidegate/internal/objects"
 )
 
 // entry is a key of the server, with its value and how long it lives.
@@ -158,23 +159,23 @@ func (w *world) restore() {
 	}
 }
 
-// objects is a journal's store in memory.
-type objects struct {
+// memory is a journal's store in memory.
+type memory struct {
 	mu     sync.Mutex
 	byName map[string][]byte
 }
 
-func (o *objects) Create(_ context.Context, name string, content []byte) error {
+func (o *memory) Create(_ context.Context, name string, content []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if _, found := o.byName[name]; found {
-		return journal.ErrExists
+		return objects.ErrExists
 	}
 	o.byName[name] = slices.Clone(content)
 	return nil
 }
 
-func (o *objects) Replace(_ context.Context, name string, content []byte, keep func([]byte) bool) error {
+func (o *memory) Replace(_ context.Context, name string, content []byte, keep func([]byte) bool) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if stored, found := o.byName[name]; !found || !keep(stored) {
@@ -183,11 +184,11 @@ func (o *objects) Replace(_ context.Context, name string, content []byte, keep f
 	return nil
 }
 
-func (o *objects) Read(_ context.Context, name string) ([]byte, error) {
+func (o *memory) Read(_ context.Context, name string) ([]byte, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if content, found := o.byName[name]; found {
 		return slices.Clone(content), nil
 	}
-	return nil, journal.ErrNotFound
+	return nil, objects.ErrNotFound
 }

@@ -107,7 +107,7 @@ func newWorld(t *testing.T, seed int64) *world {
 	client := storetest.Connect(t, "valkey://"+w.server.Addr())
 	w.store = registry.NewStore(client, pepper)
 	w.store.Now, w.store.ForeignKeys = w.serverTime, true
-	w.journal = journal.New(&objects{byName: map[string][]byte{}}, client, audit.NewKey(pepper), false,
+	w.journal = journal.New(&memory{byName: map[string][]byte{}}, client, audit.NewKey(pepper), false,
 		slog.New(slog.DiscardHandler))
 	w.store.Audit().UseJournal(w.journal)
 	w.link = &link{Client: client, world: w}

@@ -27,6 +27,7 @@ import (
 	"tidegate/internal/audit"
 	"tidegate/internal/journal"
 	"tidegate/internal/limiter"
+	"tidegate/internal/objects"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
@@ -80,7 +81,7 @@ func newWorld(t *testing.T, url string, environments int, restore string) *world
 
 func openStore(t *testing.T, address string) journal.Store {
 	t.Helper()
-	opened, err := journal.OpenStore(address)
+	opened, err := objects.Open(address)
 	if err != nil {
 		t.Fatal(err)
 	}

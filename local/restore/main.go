@@ -16,6 +16,7 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
 	"tidegate/internal/journal"
+	"tidegate/internal/objects"
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
 	"tidegate/local/cli"
@@ -82,7 +83,7 @@ func parse(args []string, getenv func(string) string, out io.Writer) (options, e
 		return o, errors.New("-journal and -valkey are required")
 	}
 	var err error
-	if err = journal.CheckAddress(o.journal); err != nil {
+	if err = objects.CheckAddress(o.journal); err != nil {
 		return o, fmt.Errorf("-journal %w", err)
 	}
 	if err = store.CheckURL(o.valkey); err != nil {
@@ -104,7 +105,7 @@ func restore(ctx context.Context, o options, out, errOut io.Writer) error {
 	if info, err := os.Stat(o.journal); err != nil && !isS3 || err == nil && !info.IsDir() {
 		return fmt.Errorf("-journal %s: the folder does not exist", o.journal)
 	}
-	records, err := journal.OpenStore(o.journal)
+	records, err := objects.Open(o.journal)
 	if err != nil {
 		return err
 	}

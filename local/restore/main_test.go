@@ -12,6 +12,7 @@ import (
 	"tidegate/internal/audit"
 	"tidegate/internal/journal"
 	"tidegate/internal/limiter"
+	"tidegate/internal/objects"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/store/keyspace"
@@ -30,7 +31,7 @@ var (
 func installation(t *testing.T, url, folder string) *registry.Store {
 	t.Helper()
 	client := storetest.Connect(t, url)
-	kept, err := journal.OpenStore(folder)
+	kept, err := objects.Open(folder)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"tidegate/functions/admin/server"
 	"tidegate/internal/audit"
 	"tidegate/internal/journal"
+	"tidegate/internal/objects"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/testing/sitetest"
@@ -25,7 +26,7 @@ import (
 func newJournalSite(t *testing.T) (s *sitetest.Site, j *journal.Journal, folder string) {
 	t.Helper()
 	folder = filepath.Join(t.TempDir(), "journal")
-	store, err := journal.OpenStore(folder)
+	store, err := objects.Open(folder)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"tidegate/functions/admin/server"
 	"tidegate/internal/audit"
 	"tidegate/internal/journal"
+	"tidegate/internal/objects"
 	"tidegate/internal/testing/sitetest"
 )
 
@@ -30,7 +31,7 @@ func (s *slowJournal) Read(ctx context.Context, name string) ([]byte, error) {
 // and its log.
 func lossySite(t *testing.T) (s *sitetest.Site, folder *slowJournal, log *bytes.Buffer) {
 	t.Helper()
-	store, err := journal.OpenStore(t.TempDir())
+	store, err := objects.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

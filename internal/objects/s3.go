@@ -1,4 +1,4 @@
-package journal
+package objects
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go"
+	"github.com/aws/smithy-go/middleware"
 )
 
 const (
@@ -67,7 +68,7 @@ type bucket struct {
 func openS3(address string) (bucket, error) {
 	a, err := parseS3(address)
 	if err != nil {
-		return bucket{}, fmt.Errorf("journal: the address %w", err)
+		return bucket{}, fmt.Errorf("objects: the address %w", err)
 	}
 	return newBucket(a, &http.Transport{
 		DialContext:     (&net.Dialer{Timeout: s3Dial}).DialContext,
@@ -85,11 +86,24 @@ func newBucket(a s3Address, transport http.RoundTripper) bucket {
 		Region: a.region, Credentials: aws.CredentialsProviderFunc(credentials),
 		HTTPClient: &http.Client{Transport: transport}, RetryMaxAttempts: s3Attempts,
 		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenSupported,
+		APIOptions:                 []func(*middleware.Stack) error{checkTime},
 	}
 	if a.endpoint != "" {
 		options.BaseEndpoint, options.UsePathStyle = aws.String(a.endpoint), true
 	}
 	return bucket{s3.New(options), a}
+}
+
+// checkTime makes each attempt of a request ask the wall clock.
+func checkTime(stack *middleware.Stack) error {
+	return stack.Finalize.Insert(middleware.FinalizeMiddlewareFunc("InTime",
+		func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler,
+		) (middleware.FinalizeOutput, middleware.Metadata, error) {
+			if err := inTime(ctx); err != nil {
+				return middleware.FinalizeOutput{}, middleware.Metadata{}, err
+			}
+			return next.HandleFinalize(ctx, in)
+		}), "Retry", middleware.After)
 }
 
 // credentials returns the credentials that Lambda sets in the environment.
@@ -147,7 +161,7 @@ func (b bucket) put(ctx context.Context, name string, content []byte, tag *strin
 			return ErrExists
 		}
 		if err != nil {
-			return fmt.Errorf("journal: put: %w", err)
+			return fmt.Errorf("objects: put: %w", err)
 		}
 		return nil
 	}
@@ -167,16 +181,36 @@ func (b bucket) get(ctx context.Context, name string) (content []byte, tag *stri
 		return nil, nil, ErrNotFound
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("journal: get: %w", err)
+		return nil, nil, fmt.Errorf("objects: get: %w", err)
 	}
 	defer func() { _ = object.Body.Close() }()
 	if content, err = io.ReadAll(io.LimitReader(object.Body, s3MaxObject)); err != nil {
-		return nil, nil, fmt.Errorf("journal: get: %w", err)
+		return nil, nil, fmt.Errorf("objects: get: %w", err)
 	}
 	if object.ETag == nil { // S3 always sends it
-		return nil, nil, errors.New("journal: get: the answer has no ETag")
+		return nil, nil, errors.New("objects: get: the answer has no ETag")
 	}
 	return content, object.ETag, nil
+}
+
+// List implements Store.
+func (b bucket) List(ctx context.Context, prefix, after string) ([]Object, error) {
+	in := &s3.ListObjectsV2Input{Bucket: &b.bucket, Prefix: aws.String(b.prefix + prefix)}
+	if after != "" {
+		in.StartAfter = aws.String(b.prefix + after)
+	}
+	var found []Object
+	for pages := s3.NewListObjectsV2Paginator(b.client, in); pages.HasMorePages(); {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("objects: list: %w", err)
+		}
+		for _, o := range page.Contents {
+			found = append(found, Object{strings.TrimPrefix(aws.ToString(o.Key), b.prefix),
+				aws.ToInt64(o.Size), aws.ToTime(o.LastModified)})
+		}
+	}
+	return found, nil
 }
 
 // code returns S3's code of an error; empty if the error is not from S3.
