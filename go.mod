@@ -23,6 +23,7 @@ require (
 	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875
 	github.com/google/go-cmp v0.7.0
 	github.com/valkey-io/valkey-go v1.0.79
+	github.com/yuin/gopher-lua v1.1.1
 	go.uber.org/goleak v1.3.0
 	go.yaml.in/yaml/v3 v3.0.5
 	golang.org/x/crypto v0.54.0
@@ -55,7 +56,6 @@ require (
 	github.com/mattn/go-isatty v0.0.23 // indirect
 	github.com/natefinch/atomic v1.0.1 // indirect
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.2
-	github.com/yuin/gopher-lua v1.1.1 // indirect
 	golang.org/x/mod v0.38.0 // indirect
 	golang.org/x/net v0.57.0
 	golang.org/x/sync v0.22.0 // indirect

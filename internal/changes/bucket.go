@@ -1,0 +1,190 @@
+package changes
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tidegate/internal/lua"
+	"tidegate/internal/store/keyspace"
+)
+
+//go:embed take.lua
+var takeText string
+
+//go:embed read.lua
+var readText string
+
+//go:embed load.lua
+var loadText string
+
+//go:embed mark.lua
+var markText string
+
+//go:embed audit.lua
+var auditText string
+
+var (
+	takeScript  = lua.New(func() string { return takeText })
+	readScript  = lua.NewReadOnly(func() string { return readText })
+	loadScript  = lua.New(func() string { return loadText })
+	markScript  = lua.New(func() string { return markText })
+	auditScript = lua.New(func() string { return auditText })
+)
+
+// bucket is what Valkey says of a bucket.
+type bucket struct {
+	at      Position
+	policy  uint64 // number of the last change of the policy
+	marks   []Mark
+	records []Record // as asked for
+	length  int      // of the list asked for
+	entries []string // of it, up to the limit
+	err     error    // why it could not be read or brought
+}
+
+// Record is a record in Valkey.
+type Record struct {
+	Name    string
+	Content []byte // empty if there is no record
+	Number  uint64 // of the record's last change
+}
+
+// query is what to read of a bucket.
+type query struct {
+	first, last string // bounds of a list's entries, as ZRANGEBYLEX wants them
+	limit       int
+	records     []string
+}
+
+const recordPrefix = "r:"
+
+// keys returns the names of a bucket, its lists and its marks.
+func keys(b int) []string {
+	tag := keyspace.Bucket(b)
+	return []string{tag.Name("cr"), tag.Name("cl"), tag.Name("cm")}
+}
+
+// bucketsOf returns the buckets of a record: one, or the policy's two.
+func (l *Log) bucketsOf(record string) []int {
+	if record == Policy {
+		return l.documents()
+	}
+	return []int{int(keyspace.BucketOf(record)) % l.buckets}
+}
+
+// documents returns the two buckets that have the policy. They take a change of it first.
+func (l *Log) documents() []int { return []int{0, l.buckets / 2} }
+
+// read reads buckets into view, in one flush. ask says what of a bucket, nil for no record.
+func (l *Log) read(ctx context.Context, view []bucket, buckets []int, ask func(b int) query) {
+	runs, queries := make([]lua.Run, len(buckets)), make([]query, len(buckets))
+	for i, b := range buckets {
+		if ask != nil {
+			queries[i] = ask(b)
+		}
+		args := []string{queries[i].first, queries[i].last, strconv.Itoa(queries[i].limit)}
+		for _, record := range queries[i].records {
+			args = append(args, recordPrefix+record)
+		}
+		runs[i] = lua.Run{Keys: keys(b), Args: args}
+	}
+	replies := l.valkey.Run(ctx, readScript, runs)
+	for i, b := range buckets {
+		view[b] = parseBucket(replies[i], queries[i].records)
+	}
+}
+
+func parseBucket(reply Reply, records []string) (b bucket) {
+	if b.err = reply.Err; b.err != nil {
+		return b
+	}
+	v := reply.Values
+	b.at = parsePosition(v[0])
+	b.policy, _ = strconv.ParseUint(v[1], 10, 64)
+	b.length, _ = strconv.Atoi(v[2])
+	n, _ := strconv.Atoi(v[3])
+	b.entries = v[4 : 4+n]
+	v = v[4+n:]
+	for i, record := range records {
+		number, content, _ := strings.Cut(v[i], " ")
+		found := Record{Name: record, Content: []byte(content)}
+		found.Number, _ = strconv.ParseUint(number, 10, 64)
+		b.records = append(b.records, found)
+	}
+	for v = v[len(records):]; len(v) > 0; v = v[2:] {
+		m, err := parseMark(v[0], v[1])
+		b.err = errors.Join(b.err, err)
+		b.marks = append(b.marks, m)
+	}
+	slices.SortFunc(b.marks, func(a, b Mark) int { return strings.Compare(a.ID, b.ID) })
+	return b
+}
+
+// takeRun returns the run that brings a bucket from a position over changes, all of them
+// whole, to the position of the last one.
+func (l *Log) takeRun(b int, from Position, taken []Change) lua.Run {
+	var ids []string
+	var policy string
+	items := map[string]Item{}
+	numbers := map[string]uint64{}
+	for _, c := range taken {
+		ids = append(ids, c.ID)
+		if c.policy() {
+			policy = strconv.FormatUint(c.Number, 10)
+		}
+		for _, i := range c.in[b] {
+			if before, found := items[i.Record]; found {
+				i.Before = before.Before
+			}
+			items[i.Record], numbers[i.Record] = i, c.Number
+		}
+	}
+	var set, del, remove, add []string
+	for _, record := range slices.Sorted(maps.Keys(items)) {
+		i := items[record]
+		remove = append(remove, l.lists(record, i.Before)...)
+		add = append(add, l.lists(record, i.After)...)
+		if len(i.After) == 0 {
+			del = append(del, recordPrefix+record)
+		} else {
+			set = append(set, recordPrefix+record, value(numbers[record], i.After))
+		}
+	}
+	args := []string{from.String(), taken[len(taken)-1].position().String(), policy}
+	args = appendList(args, len(ids), ids)
+	args = appendList(args, len(set)/2, set)
+	for _, list := range [][]string{del, remove, add} {
+		args = appendList(args, len(list), list)
+	}
+	return lua.Run{Keys: keys(b), Args: args}
+}
+
+func appendList(args []string, n int, list []string) []string {
+	return append(append(args, strconv.Itoa(n)), list...)
+}
+
+// value returns a record's value in Valkey: the number of its last change and its content.
+func value(number uint64, content []byte) string {
+	return strconv.FormatUint(number, 10) + " " + string(content)
+}
+
+func (l *Log) lists(record string, content []byte) []string {
+	if len(content) == 0 || record == Policy {
+		return nil
+	}
+	return l.o.Lists(record, content)
+}
+
+// positionOf returns the position that a script answered.
+func positionOf(reply Reply) (Position, error) {
+	if reply.Err != nil {
+		return Position{}, fmt.Errorf("%w: %w", ErrView, reply.Err)
+	}
+	return parsePosition(reply.Values[0]), nil
+}

@@ -1,0 +1,209 @@
+package changes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"tidegate/internal/objects"
+)
+
+// reading is the log as one request sees it.
+type reading struct {
+	l      *Log
+	view   []bucket // as read before newest, later as brought
+	newest Position
+	void   []Void           // as the newest change says
+	sizes  map[uint64]int64 // bytes of the objects that the list had
+	known  map[uint64]Change
+	there  uint64 // the position of a bucket that has the policy
+}
+
+// begin reads all positions in one flush and then finds the newest change, by a list from
+// the greatest position on. So a hole is seen, and a bucket ahead of the log. force looks
+// for no positions.
+func (l *Log) begin(ctx context.Context, force bool) (*reading, error) {
+	r := &reading{l: l, view: make([]bucket, l.buckets), known: map[uint64]Change{}}
+	var greatest Position
+	if !force {
+		l.read(ctx, r.view, all(l.buckets), nil)
+		away := 0
+		for _, b := range r.view {
+			if b.err != nil {
+				away++
+			} else if b.at.Number > greatest.Number {
+				greatest = b.at
+			}
+		}
+		if away == l.buckets {
+			return nil, fmt.Errorf("%w: %w", ErrView, r.view[0].err)
+		}
+		if greatest.Number == 0 {
+			s, err := l.checkpoint(ctx, 0)
+			if err != nil {
+				return nil, err
+			}
+			greatest = s.At
+		}
+	}
+	return r, r.find(ctx, greatest)
+}
+
+// find finds the newest change after a position that the log must have.
+func (r *reading) find(ctx context.Context, known Position) error {
+	from, after := max(known.Number, 1), ""
+	if from > 1 {
+		after = name(from - 1)
+	}
+	listed, err := r.l.store.List(ctx, prefix, after)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	if len(listed) == 0 && known.Number == 0 {
+		return ErrEmpty
+	}
+	r.sizes = make(map[uint64]int64, len(listed))
+	for _, o := range listed {
+		n, err := numberOf(o.Name)
+		if err != nil {
+			return err
+		}
+		r.newest.Number = n
+		r.sizes[n] = o.Size
+	}
+	if r.newest.Number < known.Number {
+		return ErrAhead
+	}
+	last, err := r.stored(ctx, r.newest.Number)
+	if err == nil {
+		err = last.bad
+	}
+	if err != nil {
+		return err
+	}
+	r.newest, r.void = last.position(), last.Void
+	for n := from; n < r.newest.Number; n++ {
+		if _, found := r.sizes[n]; !found && !r.isVoid(n) {
+			return &DamagedError{Number: n, Missing: true}
+		}
+	}
+	return r.has(ctx, known)
+}
+
+// has reports a position that the log does not have. It fails with errAgain if the log has
+// it and grew since it was read.
+func (r *reading) has(ctx context.Context, p Position) error {
+	if p.Number == 0 || r.isVoid(p.Number) {
+		return nil
+	}
+	c, err := r.stored(ctx, p.Number)
+	switch {
+	case err != nil:
+		return err
+	case isMissing(c.bad) && p.Number > r.newest.Number:
+		return ErrAhead
+	case c.bad != nil:
+		return c.bad
+	case c.hash != p.Hash:
+		return ErrAhead
+	case p.Number > r.newest.Number:
+		return errAgain
+	}
+	return nil
+}
+
+// change returns a change. One that is nothing is bad; another bad one is an error.
+func (r *reading) change(ctx context.Context, n uint64) (Change, error) {
+	c, err := r.stored(ctx, n)
+	switch {
+	case err != nil:
+		return c, err
+	case r.isVoid(n):
+		c.bad = &DamagedError{Number: n}
+	case c.bad != nil:
+		return c, c.bad
+	}
+	return c, nil
+}
+
+func (r *reading) isVoid(n uint64) bool {
+	return slices.ContainsFunc(r.void, func(v Void) bool { return v.Number == n })
+}
+
+// stored returns what stands at a number, once read.
+func (r *reading) stored(ctx context.Context, n uint64) (Change, error) {
+	if c, found := r.known[n]; found {
+		return c, nil
+	}
+	c, err := r.l.stored(ctx, n)
+	if err == nil {
+		r.known[n] = c
+	}
+	return c, err
+}
+
+// stored reads what stands at a number. What is missing or damaged is bad.
+func (l *Log) stored(ctx context.Context, n uint64) (Change, error) {
+	content, err := l.store.Read(ctx, name(n))
+	switch {
+	case errors.Is(err, objects.ErrNotFound):
+		return Change{Number: n, hash: l.mac(name(n), nil), bad: &DamagedError{Number: n, Missing: true}}, nil
+	case err != nil:
+		return Change{}, fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	return l.decode(n, content)
+}
+
+// each calls do for each change from a number on, in order, that is not nothing. Each must
+// name the hash of the one before. What is before the last Log.behind changes is not kept in
+// memory.
+func (r *reading) each(ctx context.Context, first uint64, do func(Change) error) error {
+	for ; first <= r.newest.Number; first += uint64(r.l.atOnce) {
+		last := min(first+uint64(r.l.atOnce)-1, r.newest.Number)
+		if err := r.fetch(ctx, first, last); err != nil {
+			return err
+		}
+		for n := first; n <= last; n++ {
+			c, err := r.change(ctx, n)
+			if err != nil {
+				return err
+			}
+			before, found := r.known[n-1]
+			if found && c.bad == nil && !r.isVoid(n-1) && c.Before != before.hash {
+				return fmt.Errorf("%w: change %d does not follow the one before", ErrAhead, n)
+			}
+			if n+r.l.behind < r.newest.Number {
+				delete(r.known, n-1)
+			}
+			if c.bad == nil {
+				err = do(c)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// fetch reads changes into memory, several at a time.
+func (r *reading) fetch(ctx context.Context, first, last uint64) error {
+	var missing []uint64
+	for n := first; n <= last; n++ {
+		if _, found := r.known[n]; !found {
+			missing = append(missing, n)
+		}
+	}
+	found := make([]Change, len(missing))
+	err := parallel(len(missing), r.l.atOnce, func(i int) (err error) {
+		found[i], err = r.l.stored(ctx, missing[i])
+		return err
+	})
+	for i, c := range found {
+		if c.Number > 0 {
+			r.known[missing[i]] = c
+		}
+	}
+	return err
+}

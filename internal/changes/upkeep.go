@@ -1,0 +1,142 @@
+package changes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Start writes change 1 if the log is empty, with the policy that it starts with, and
+// brings all buckets to the newest change.
+func (l *Log) Start(ctx context.Context, policy []byte) error {
+	r, err := l.begin(ctx, false)
+	if errors.Is(err, ErrEmpty) {
+		first := Change{ID: l.random(), Items: []Item{{Record: Policy, After: policy}}}
+		first.Format, first.Number, first.Time = format, 1, l.o.Now().UTC()
+		if _, err = l.put(ctx, l.o.Now(), first); err == nil {
+			r, err = l.begin(ctx, false)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return r.catchUp(ctx)
+}
+
+// CatchUp brings all buckets to the newest change, stores their marks, and writes
+// checkpoints if they are due. It does what it can and then returns the buckets' errors. It
+// runs once a minute.
+func (l *Log) CatchUp(ctx context.Context) error {
+	r, err := l.begin(ctx, false)
+	if err != nil {
+		return err
+	}
+	return r.catchUp(ctx)
+}
+
+func (r *reading) catchUp(ctx context.Context) error {
+	r.bring(ctx, all(r.l.buckets))
+	var errs []error
+	for b, v := range r.view {
+		if v.err != nil && !errors.Is(v.err, errAgain) {
+			errs = append(errs, fmt.Errorf("bucket %d: %w", b, v.err))
+			continue
+		}
+		if len(v.marks) == 0 {
+			continue
+		}
+		settle := func(ctx context.Context, reader *Reader) ([]Item, error) {
+			return nil, reader.at(ctx, []int{b}, nil)
+		}
+		if _, err := r.l.edit(ctx, Edit{}, r.l.o.Now(), settle); err != nil {
+			errs = append(errs, fmt.Errorf("marks of bucket %d: %w", b, err))
+		}
+	}
+	if err := r.writeCheckpoints(ctx); !errors.Is(err, errAgain) { // else the next minute does it
+		errs = append(errs, err)
+	}
+	return errors.Join(append(errs, r.fillAudit(ctx))...)
+}
+
+// TakeOver makes the whole view again from this log, and its checkpoints, whatever Valkey
+// and these hold. Marks stay.
+func (l *Log) TakeOver(ctx context.Context) error {
+	r, err := l.begin(ctx, true)
+	if err != nil {
+		return err
+	}
+	documents := l.documents()
+	turns := slices.Collect(slices.Chunk(others(l.buckets, documents), group))
+	turns = slices.Insert(turns, 0, documents)
+	for _, buckets := range turns {
+		r.remake(ctx, buckets, true)
+		for _, b := range buckets {
+			if err := r.view[b].err; err != nil {
+				return fmt.Errorf("bucket %d: %w", b, err)
+			}
+		}
+	}
+	return errors.Join(l.forgetAudit(ctx), r.writeStates(ctx, true))
+}
+
+// Void stores a change that says that an earlier one, which is missing or damaged, is
+// nothing. Every bucket is made again without it.
+func (l *Log) Void(ctx context.Context, e Edit, number uint64) error {
+	began := l.o.Now()
+	if e.ID == "" {
+		e.ID = l.random()
+	}
+	for number > 1 {
+		r := &reading{l: l, view: make([]bucket, l.buckets), known: map[uint64]Change{}}
+		c, err := r.stored(ctx, number)
+		if err != nil {
+			return err
+		}
+		if c.bad == nil {
+			return fmt.Errorf("changes: change %d is whole", number)
+		}
+		listed, err := l.store.List(ctx, prefix, name(number))
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrStore, err)
+		}
+		newest := number
+		if len(listed) > 0 {
+			if newest, err = numberOf(listed[len(listed)-1].Name); err != nil {
+				return err
+			}
+		}
+		if c, err = r.stored(ctx, newest); err != nil {
+			return err
+		}
+		r.newest = c.position()
+		for whole := newest; c.bad != nil && whole > 1; { // the last that says what is nothing
+			whole--
+			if c, err = r.stored(ctx, whole); err != nil {
+				return err
+			}
+		}
+		r.void = c.Void
+		c = e.change()
+		c.Format, c.Number, c.Before, c.Time = format, newest+1, r.newest.Hash, l.o.Now().UTC()
+		c.Void = slices.Concat(r.void, []Void{{number, newest + 1}})
+		stored, err := l.put(ctx, began, c)
+		if err != nil {
+			return err
+		}
+		if stored.ID == e.ID {
+			return l.CatchUp(ctx)
+		}
+	}
+	return errors.New("changes: change 1 is the log")
+}
+
+// Verify reads the whole log: every change is whole and names the hash of the one before.
+// It returns the number of the newest. It does not need Valkey.
+func (l *Log) Verify(ctx context.Context) (uint64, error) {
+	r, err := l.begin(ctx, true)
+	if err != nil {
+		return 0, err
+	}
+	return r.newest.Number, r.each(ctx, 1, func(Change) error { return nil })
+}

@@ -1,0 +1,66 @@
+package changes
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/lua"
+)
+
+const (
+	// replicaWait is how long an acknowledgement waits for a replica.
+	replicaWait = 100 * time.Millisecond
+	// waits is for how many slots it waits at the same time.
+	waits = 8
+)
+
+// server is a Valkey, or a cluster of them.
+type server struct{ client valkey.Client }
+
+// OnValkey returns the Valkey of a client.
+func OnValkey(client valkey.Client) Valkey { return server{client} }
+
+// Run implements Valkey.
+func (s server) Run(ctx context.Context, script *lua.Script, runs []lua.Run) []Reply {
+	replies := make([]Reply, len(runs))
+	for i, result := range script.DoMany(ctx, s.client, runs) {
+		replies[i].Values, replies[i].Err = result.AsStrSlice()
+	}
+	return replies
+}
+
+// Replicated implements Valkey.
+func (s server) Replicated(ctx context.Context, names []string) error {
+	return parallel(len(names), waits, func(i int) error {
+		return s.client.Dedicated(func(c valkey.DedicatedClient) error {
+			return replicated(ctx, c, names[i])
+		})
+	})
+}
+
+// replicated waits for a replica of the node that has a slot. WAIT counts the replicas that
+// have what its own connection wrote, and replicas get all writes in order: so it writes
+// beside the name.
+func replicated(ctx context.Context, c valkey.DedicatedClient, name string) error {
+	count := c.DoMulti(ctx, c.B().Exists().Key(name).Build(),
+		c.B().Wait().Numreplicas(0).Timeout(0).Build())[1]
+	replicas, err := count.AsInt64()
+	if err != nil || replicas == 0 {
+		if _, refused := valkey.IsValkeyErr(err); refused { // a serverless cache has no WAIT, and no loss
+			return nil
+		}
+		return err
+	}
+	ms := replicaWait.Milliseconds()
+	have, err := c.DoMulti(ctx,
+		c.B().Set().Key(name+":wait").Value(strconv.FormatInt(ms, 10)).PxMilliseconds(ms).Build(),
+		c.B().Wait().Numreplicas(1).Timeout(ms).Build())[1].AsInt64()
+	if err == nil && have == 0 {
+		err = fmt.Errorf("%w: no replica answered within %v", ErrView, replicaWait)
+	}
+	return err
+}
