@@ -81,6 +81,21 @@ func (l *Log) bucketsOf(record string) []int {
 // documents returns the two buckets that have the policy. They take a change of it first.
 func (l *Log) documents() []int { return []int{0, l.buckets / 2} }
 
+// positions returns the positions of buckets, read in one flush.
+func (l *Log) positions(ctx context.Context, buckets []int) []bucket {
+	hashes := make([]string, len(buckets))
+	for i, b := range buckets {
+		hashes[i] = keys(b)[0]
+	}
+	found := make([]bucket, len(buckets))
+	for i, reply := range l.valkey.Field(ctx, "at", hashes) {
+		if found[i].err = reply.Err; len(reply.Values) > 0 {
+			found[i].at = parsePosition(reply.Values[0])
+		}
+	}
+	return found
+}
+
 // read reads buckets into view, in one flush. ask says what of a bucket, nil for no record.
 func (l *Log) read(ctx context.Context, view []bucket, buckets []int, ask func(b int) query) {
 	runs, queries := make([]lua.Run, len(buckets)), make([]query, len(buckets))

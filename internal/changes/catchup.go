@@ -115,12 +115,8 @@ func (r *reading) policyIsThere(ctx context.Context, b int, number uint64) error
 	if number == 0 || slices.Contains(documents, b) || number <= r.there {
 		return nil
 	}
-	view := make([]bucket, r.l.buckets)
-	r.l.read(ctx, view, documents, nil)
-	for _, d := range documents {
-		if view[d].err == nil {
-			r.there = max(r.there, view[d].at.Number)
-		}
+	for _, d := range r.l.positions(ctx, documents) {
+		r.there = max(r.there, d.at.Number)
 	}
 	if number > r.there {
 		return fmt.Errorf("%w: neither bucket of the policy has change %d", ErrView, number)

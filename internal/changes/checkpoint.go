@@ -118,7 +118,7 @@ func (r *reading) writeCheckpoints(ctx context.Context) error {
 	for _, o := range listed {
 		size += o.Size
 	}
-	if r.newest.Number-last < r.l.behind && size < checkpointBytes {
+	if r.newest.Number-last < r.l.behind && size < r.l.bytes {
 		return nil
 	}
 	return r.writeStates(ctx, false)

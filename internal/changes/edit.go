@@ -44,13 +44,13 @@ type Judge func(ctx context.Context, r *Reader) ([]Item, error)
 // with it. After other errors it is not, unless the receipt has a number: then the log is
 // not the one that Valkey belongs to.
 func (l *Log) Edit(ctx context.Context, e Edit, judge Judge) (Receipt, error) {
-	if e.ID == "" {
-		e.ID = l.random()
-	}
 	return l.edit(ctx, e, l.o.Now(), judge)
 }
 
 func (l *Log) edit(ctx context.Context, e Edit, began time.Time, judge Judge) (Receipt, error) {
+	if e.ID == "" {
+		e.ID = l.random()
+	}
 	for {
 		if l.late(began) {
 			return Receipt{ID: e.ID}, ErrLate

@@ -17,7 +17,12 @@ type fakeStore struct {
 	modified map[string]time.Time
 	away     int // steps
 	late     []func()
+	read     map[string]int // how often objects were read; nil to count nothing
+	fail     func() bool    // no answer while it returns true; nil for never
 }
+
+// dumb reports whether nothing answers.
+func (s *fakeStore) dumb() bool { return s.away > 0 || s.fail != nil && s.fail() }
 
 func (s *fakeStore) land(name string, content []byte) bool {
 	if _, taken := s.objects[name]; taken {
@@ -40,6 +45,9 @@ func (s *fakeStore) Create(ctx context.Context, name string, content []byte) err
 	if s.away > 0 {
 		return errAway
 	}
+	if deadline, ok := ctx.Deadline(); ok && s.w.clock().After(deadline) { // as package objects does
+		return context.DeadlineExceeded
+	}
 	if s.w.frozen(ctx) {
 		s.w.fault("a PUT by a request that began more than 25 s ago")
 	}
@@ -53,7 +61,7 @@ func (s *fakeStore) Create(ctx context.Context, name string, content []byte) err
 		s.late = append(s.late, func() { s.land(name, content) })
 	}
 	switch {
-	case x < .12: // unanswered, or refused with 409
+	case x < .12 || s.dumb(): // unanswered, or refused with 409
 		return errAway
 	case !won:
 		return objects.ErrExists
@@ -77,8 +85,11 @@ func (s *fakeStore) Replace(ctx context.Context, name string, content []byte, ke
 
 func (s *fakeStore) Read(ctx context.Context, name string) ([]byte, error) {
 	s.w.yield(ctx)
-	if s.away > 0 || s.roll() < .001 {
+	if s.dumb() || s.roll() < .001 {
 		return nil, errAway
+	}
+	if s.read != nil {
+		s.read[name]++
 	}
 	if content, found := s.objects[name]; found {
 		return slices.Clone(content), nil
@@ -88,7 +99,7 @@ func (s *fakeStore) Read(ctx context.Context, name string) ([]byte, error) {
 
 func (s *fakeStore) List(ctx context.Context, prefix, after string) ([]objects.Object, error) {
 	s.w.yield(ctx)
-	if s.away > 0 || s.roll() < .001 {
+	if s.dumb() || s.roll() < .001 {
 		return nil, errAway
 	}
 	var found []objects.Object

@@ -33,7 +33,7 @@ func (s *shard) lose(rnd *rand.Rand, now int) {
 
 func (s *shard) remember() {
 	s.past = append(s.past, s.clone())
-	s.past = s.past[max(0, len(s.past)-12):]
+	s.past = s.past[max(0, len(s.past)-40):]
 }
 
 // Run implements Valkey. A flush reaches each shard at another time.
@@ -50,6 +50,25 @@ func (w *world) Run(ctx context.Context, script *lua.Script, runs []lua.Run) []R
 				first = false
 			}
 			replies[j] = w.runOn(w.shards[i], script, r)
+		}
+	}
+	return replies
+}
+
+// Field implements Valkey.
+func (w *world) Field(ctx context.Context, field string, hashes []string) []Reply {
+	replies := make([]Reply, len(hashes))
+	for i, s := range w.shards {
+		w.yield(ctx)
+		for j, hash := range hashes {
+			if w.shardOf(hash) != i {
+				continue
+			}
+			if s.away > 0 {
+				replies[j].Err = errAway
+			} else if text, found := s.hashes[hash][field]; found {
+				replies[j].Values = []string{text}
+			}
 		}
 	}
 	return replies

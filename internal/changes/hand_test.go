@@ -88,11 +88,16 @@ func (w *world) help() {
 		if err := w.log.Void(ctx, Edit{Action: "void"}, w.gone); err != nil {
 			w.fault("void: %v", err)
 		}
+		if w.rnd.IntN(2) == 0 { // it is found, and nevertheless nothing
+			w.store.objects[name(w.gone)] = w.lostObject
+			w.lose(w.shards[w.rnd.IntN(shards)])
+		}
 	}
 	for _, s := range w.shards {
 		s.lost = true // the hand decided
 	}
 	for range 2 {
+		w.now += 2400
 		if err := w.log.CatchUp(ctx); err != nil && !w.refilled {
 			w.fault("a quiet minute after the hand: %v", err)
 		}

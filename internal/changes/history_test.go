@@ -57,6 +57,13 @@ func (w *world) events() {
 	}
 	if rnd.Float64() < .0008 {
 		w.store.away = 20 + rnd.IntN(180)
+		if rnd.IntN(20) == 0 {
+			w.store.away = 1200 // longer than a request tries
+		}
+	}
+	if len(w.tasks) > 0 && rnd.Float64() < .003 { // a function is frozen
+		t := w.tasks[rnd.IntN(len(w.tasks))]
+		t.wake = w.now + rnd.IntN(1200)
 	}
 	if len(w.tasks) > 0 && rnd.Float64() < .003 {
 		w.turn(w.tasks[rnd.IntN(len(w.tasks))], false) // a process dies
@@ -135,11 +142,12 @@ func (w *world) oneTurn() {
 	if len(w.tasks) == 0 {
 		return
 	}
-	t := w.tasks[w.rnd.IntN(len(w.tasks))]
-	if t.wake > w.now || t.slow && w.rnd.Float64() < .8 {
-		return
+	for range 4 {
+		if t := w.tasks[w.rnd.IntN(len(w.tasks))]; t.wake <= w.now && (!t.slow || w.rnd.IntN(8) == 0) {
+			w.turn(t, true)
+			return
+		}
 	}
-	w.turn(t, true)
 }
 
 // calm ends all faults and requests, lets two minutes pass and checks what is left.

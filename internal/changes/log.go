@@ -74,6 +74,7 @@ type Log struct {
 	o       Options
 	buckets int                                  // keyspace.Buckets; fewer in tests
 	behind  uint64                               // maxBehind; less in tests
+	bytes   int64                                // checkpointBytes; less in tests
 	pause   func(context.Context, time.Duration) // waits; a test advances its clock
 	atOnce  int                                  // 1 in tests, for one order of events
 	random  func() string                        // ids and claims
@@ -81,8 +82,10 @@ type Log struct {
 	audited atomic.Uint64                        // the minute added changes up to this number
 }
 
-// Valkey runs scripts.
+// Valkey runs scripts and reads positions.
 type Valkey interface {
+	// Field reads a field of hashes, in one flush: a text for each, none without the field.
+	Field(ctx context.Context, field string, hashes []string) []Reply
 	// Run runs a script several times, in one flush. After an error the run may have been
 	// executed, or be executed later.
 	Run(ctx context.Context, script *lua.Script, runs []lua.Run) []Reply
@@ -102,7 +105,8 @@ func New(store objects.Store, valkey Valkey, o Options) *Log {
 	if o.Now == nil {
 		o.Now = func() time.Time { return time.Now().Round(0) }
 	}
-	return &Log{store: store, valkey: valkey, o: o, buckets: keyspace.Buckets, behind: maxBehind,
+	return &Log{store: store, valkey: valkey, o: o,
+		buckets: keyspace.Buckets, behind: maxBehind, bytes: checkpointBytes,
 		atOnce: atOnce, pause: pause, random: rand.Text}
 }
 

@@ -43,9 +43,7 @@ func (l *Log) Mark(ctx context.Context, m Mark) (Receipt, error) {
 		m.ID = l.random()
 	}
 	m.Time = began.UTC()
-	view := make([]bucket, l.buckets)
-	l.read(ctx, view, all(l.buckets), nil)
-	for _, b := range view {
+	for _, b := range l.positions(ctx, all(l.buckets)) {
 		if b.at.Number > m.Seen.Number {
 			m.Seen = b.at
 		}

@@ -100,7 +100,8 @@ func (w *world) endPromises(c Change, i Item, before string) {
 	case status == "active" && before != "active":
 		delete(w.refuse, i.Record)
 	case status == "revoked":
-		if at, ours := w.revokes[i.Record][c.ID]; !ours || at > w.allow[i.Record] { // or by an undo
+		at, ours := w.revokes[i.Record][c.ID] // else it is an undo
+		if !ours || at > int(w.allow[i.Record].number) {
 			delete(w.allow, i.Record)
 		}
 	}

@@ -14,20 +14,19 @@ type reading struct {
 	l      *Log
 	view   []bucket // as read before newest, later as brought
 	newest Position
-	void   []Void           // as the newest change says
-	sizes  map[uint64]int64 // bytes of the objects that the list had
+	void   []Void // as the newest change says
 	known  map[uint64]Change
 	there  uint64 // the position of a bucket that has the policy
 }
 
 // begin reads all positions in one flush and then finds the newest change, by a list from
-// the greatest position on. So a hole is seen, and a bucket ahead of the log. force looks
-// for no positions.
+// the greatest position on. So a bucket ahead of the log is seen, and a hole by whoever
+// brings a bucket over it. force looks for no positions.
 func (l *Log) begin(ctx context.Context, force bool) (*reading, error) {
 	r := &reading{l: l, view: make([]bucket, l.buckets), known: map[uint64]Change{}}
 	var greatest Position
 	if !force {
-		l.read(ctx, r.view, all(l.buckets), nil)
+		r.view = l.positions(ctx, all(l.buckets))
 		away := 0
 		for _, b := range r.view {
 			if b.err != nil {
@@ -60,20 +59,14 @@ func (r *reading) find(ctx context.Context, known Position) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrStore, err)
 	}
-	if len(listed) == 0 && known.Number == 0 {
+	switch {
+	case len(listed) == 0 && known.Number == 0:
 		return ErrEmpty
-	}
-	r.sizes = make(map[uint64]int64, len(listed))
-	for _, o := range listed {
-		n, err := numberOf(o.Name)
-		if err != nil {
-			return err
-		}
-		r.newest.Number = n
-		r.sizes[n] = o.Size
-	}
-	if r.newest.Number < known.Number {
+	case len(listed) == 0:
 		return ErrAhead
+	}
+	if r.newest.Number, err = numberOf(listed[len(listed)-1].Name); err != nil {
+		return err
 	}
 	last, err := r.stored(ctx, r.newest.Number)
 	if err == nil {
@@ -83,11 +76,6 @@ func (r *reading) find(ctx context.Context, known Position) error {
 		return err
 	}
 	r.newest, r.void = last.position(), last.Void
-	for n := from; n < r.newest.Number; n++ {
-		if _, found := r.sizes[n]; !found && !r.isVoid(n) {
-			return &DamagedError{Number: n, Missing: true}
-		}
-	}
 	return r.has(ctx, known)
 }
 

@@ -119,7 +119,7 @@ func (w *world) toldOf(t *task, id, kind string, names []string, receipt Receipt
 		return
 	}
 	w.stats["edits"]++
-	w.acknowledged(id, receipt)
+	w.acknowledged(id, t.began, receipt)
 	switch kind {
 	case "add", "drop":
 		if receipt.InForce {
@@ -132,7 +132,7 @@ func (w *world) toldOf(t *task, id, kind string, names []string, receipt Receipt
 		active := field(w.folds[w.newest][k].Content, 1) == "active"
 		if receipt.InForce && active && !w.forgotten[k] && (!tried || started < t.began) &&
 			(!revoked || answered < t.began) && !w.revoking(k) {
-			w.allow[k] = w.now
+			w.allow[k] = promise{uint64(w.now), t.began}
 		}
 	}
 }
@@ -164,9 +164,12 @@ func (w *world) revoking(key string) bool {
 }
 
 // acknowledged checks that a change is stored at its number, and in force.
-func (w *world) acknowledged(id string, receipt Receipt) {
+func (w *world) acknowledged(id string, began int, receipt Receipt) {
 	n := receipt.Number
 	w.acked[id] = n
+	if id == w.lostID {
+		return // removed since it was stored
+	}
 	c, found := w.changes[n]
 	if !found || c.ID != id {
 		w.fault("%s was acknowledged as change %d, which is %q", id, n, c.ID)
@@ -194,7 +197,9 @@ func (w *world) acknowledged(id string, receipt Receipt) {
 		}
 	}
 	for _, i := range c.Items {
-		w.need[i.Record] = max(w.need[i.Record], n)
+		if n > w.need[i.Record].number {
+			w.need[i.Record] = promise{n, began}
+		}
 	}
 }
 
@@ -218,11 +223,11 @@ func (w *world) revoke(key string) {
 		w.answered[key] = w.now
 		s := w.shardOfKey(key)
 		if !w.undone(key, id) && (receipt.Number > 0 || !s.lost && s.lostAt <= t.began) {
-			w.refuse[key] = w.now
+			w.refuse[key] = promise{uint64(w.now), t.began}
 			w.byMark[key] = receipt.Number == 0
 		}
 		if receipt.Number > 0 {
-			w.acknowledged(id, receipt)
+			w.acknowledged(id, t.began, receipt)
 		} else {
 			w.stats["marked"]++
 		}
@@ -269,10 +274,11 @@ func (w *world) checkpoints() {
 	})
 }
 
-// check is a call of a client with a key: it reads the key's bucket at one instant.
+// check is a call of a client with a key: it reads the key's bucket at one instant. What was
+// promised before the call holds, unless the shard forgot it since.
 func (w *world) check(key string, environment int) {
 	s := w.shardOfKey(key)
-	lost, need, policy := s.lost, w.need[key], w.needPolicy
+	need, policy := w.need[key], w.needPolicy
 	refuse, refused := w.refuse[key]
 	allow, allowed := w.allow[key]
 	w.add("check", key, func(ctx context.Context, _ *task) {
@@ -285,24 +291,25 @@ func (w *world) check(key string, environment int) {
 		ask := func(int) query { return query{records: []string{key}} }
 		w.log.read(context.Background(), view, []int{b}, ask)
 		v := view[b]
-		lost = lost || s.lost
+		holds := func(since int) bool { return !s.lost || s.lostAt < since }
 		marked := slices.ContainsFunc(v.marks, func(m Mark) bool { return m.Record == key })
 		status := field(v.records[0].Content, 1)
-		passes := !marked && v.at.Number > 0 && status == "active"
 		degraded := !marked && v.at.Number == 0
-		if now, still := w.refuse[key]; refused && still && now == refuse && !lost && (passes || degraded) {
+		passes := !marked && !degraded && status == "active"
+		now, still := w.refuse[key]
+		if refused && still && now == refuse && holds(now.step) && (passes || degraded) {
 			w.fault("key %s is revoked, and a check saw %q at %v", key, status, v.at)
 		}
-		if now, still := w.allow[key]; allowed && still && now == allow && !lost && !passes && !degraded {
+		if now, still := w.allow[key]; allowed && still && now == allow && holds(now.step) && !passes {
 			w.fault("key %s is active, and a check saw %q, marked %t", key, status, marked)
 		}
 		if marked || degraded {
 			return
 		}
-		if !lost && v.at.Number < need {
-			w.fault("a check saw %s at change %d, not at %d", key, v.at.Number, need)
+		if holds(need.step) && v.at.Number < need.number {
+			w.fault("a check saw %s at change %d, not at %d", key, v.at.Number, need.number)
 		}
-		w.checkPolicy(environment, v.policy, policy, lost)
+		w.checkPolicy(environment, v.policy, policy, s.lost)
 	})
 }
 

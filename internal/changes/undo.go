@@ -9,6 +9,7 @@ import (
 
 // Undo takes back what a change did, as an ordinary change.
 func (l *Log) Undo(ctx context.Context, e Edit, number uint64) (Receipt, error) {
+	began := l.o.Now()
 	r, err := l.begin(ctx, false)
 	if err != nil {
 		return Receipt{}, err
@@ -24,16 +25,16 @@ func (l *Log) Undo(ctx context.Context, e Edit, number uint64) (Receipt, error) 
 	for _, i := range c.Items {
 		items[i.Record] = i
 	}
-	return l.revert(ctx, e, names(c.Items), func(r *Reader, found Record) ([]byte, error) {
+	return l.revert(ctx, e, began, names(c.Items), func(r *Reader, found Record) ([]byte, error) {
 		i := items[found.Name]
 		return l.o.Revert(ctx, r, found.Name, found.Content, i.After, i.Before)
 	})
 }
 
 // revert gives new contents to records, at most MaxItems.
-func (l *Log) revert(ctx context.Context, e Edit, records []string,
+func (l *Log) revert(ctx context.Context, e Edit, began time.Time, records []string,
 	to func(*Reader, Record) ([]byte, error)) (Receipt, error) {
-	return l.Edit(ctx, e, func(ctx context.Context, r *Reader) ([]Item, error) {
+	return l.edit(ctx, e, began, func(ctx context.Context, r *Reader) ([]Item, error) {
 		found, err := r.Get(ctx, records...)
 		if err != nil {
 			return nil, err
@@ -73,8 +74,9 @@ func (l *Log) RestoreUntil(ctx context.Context, e Edit, until uint64) (made int,
 	}); err != nil {
 		return 0, err
 	}
+	e.ID = "" // each part has its own
 	for part := range slices.Chunk(records, MaxItems) {
-		receipt, err := l.revert(ctx, e, part, func(r *Reader, found Record) ([]byte, error) {
+		receipt, err := l.revert(ctx, e, l.o.Now(), part, func(r *Reader, found Record) ([]byte, error) {
 			return l.o.Revert(ctx, r, found.Name, found.Content, found.Content, then[found.Name])
 		})
 		if err != nil {

@@ -37,13 +37,15 @@ func (l *Log) CatchUp(ctx context.Context) error {
 
 func (r *reading) catchUp(ctx context.Context) error {
 	r.bring(ctx, all(r.l.buckets))
+	marked := make([]bucket, r.l.buckets)
+	r.l.read(ctx, marked, all(r.l.buckets), nil)
 	var errs []error
 	for b, v := range r.view {
 		if v.err != nil && !errors.Is(v.err, errAgain) {
 			errs = append(errs, fmt.Errorf("bucket %d: %w", b, v.err))
 			continue
 		}
-		if len(v.marks) == 0 {
+		if len(marked[b].marks) == 0 {
 			continue
 		}
 		settle := func(ctx context.Context, reader *Reader) ([]Item, error) {

@@ -33,6 +33,24 @@ func (s server) Run(ctx context.Context, script *lua.Script, runs []lua.Run) []R
 	return replies
 }
 
+// Field implements Valkey.
+func (s server) Field(ctx context.Context, field string, hashes []string) []Reply {
+	commands := make(valkey.Commands, len(hashes))
+	for i, hash := range hashes {
+		commands[i] = s.client.B().Hget().Key(hash).Field(field).Build()
+	}
+	replies := make([]Reply, len(hashes))
+	for i, result := range s.client.DoMulti(ctx, commands...) {
+		text, err := result.ToString()
+		if err == nil {
+			replies[i].Values = []string{text}
+		} else if !valkey.IsValkeyNil(err) {
+			replies[i].Err = err
+		}
+	}
+	return replies
+}
+
 // Replicated implements Valkey.
 func (s server) Replicated(ctx context.Context, names []string) error {
 	return parallel(len(names), waits, func(i int) error {

@@ -57,16 +57,23 @@ type world struct {
 	refilled   bool // another change got the number of the removed one
 
 	acked             map[string]uint64
-	refuse            map[string]int // step of an acknowledged revocation of a key
+	refuse            map[string]promise // step of an acknowledged revocation of a key
 	byMark            map[string]bool
-	allow             map[string]int
+	allow             map[string]promise
 	started, answered map[string]int
 	revokes           map[string]map[string]int // steps by key and id
-	need              map[string]uint64         // newest acknowledged change of a key
+	need              map[string]promise        // newest acknowledged change of a key
 	needPolicy        uint64
 	environments      []uint64
 	stats             map[string]int
 	forgotten         map[string]bool // keys with a mark that a shard lost before it was stored
+}
+
+// promise is what a request was told that began at a step: the number of a change, or when
+// it was told. A shard that forgets afterwards may forget it.
+type promise struct {
+	number uint64
+	step   int
 }
 
 // task is a request. It runs until its next message, when the world lets it.
@@ -87,9 +94,9 @@ func newWorld(seed uint64, mode string) *world {
 	w := &world{rnd: rand.New(rand.NewPCG(seed, 1)), machine: newMachine(), mode: mode,
 		byTag: map[string]int{}, bucket: map[string]int{}, parked: make(chan struct{}),
 		changes: map[uint64]Change{}, folds: []map[string]Record{{}}, policy: []uint64{0},
-		acked: map[string]uint64{}, refuse: map[string]int{}, byMark: map[string]bool{},
-		allow: map[string]int{}, started: map[string]int{}, answered: map[string]int{},
-		revokes: map[string]map[string]int{}, need: map[string]uint64{}, environments: []uint64{0, 0},
+		acked: map[string]uint64{}, refuse: map[string]promise{}, byMark: map[string]bool{},
+		allow: map[string]promise{}, started: map[string]int{}, answered: map[string]int{},
+		revokes: map[string]map[string]int{}, need: map[string]promise{}, environments: []uint64{0, 0},
 		stats: map[string]int{}, forgotten: map[string]bool{}, landedAt: map[uint64]int{},
 	}
 	w.store = &fakeStore{w: w, objects: map[string][]byte{}, modified: map[string]time.Time{}}
@@ -204,6 +211,7 @@ func (w *world) add(kind, key string, do func(ctx context.Context, t *task)) *ta
 			w.parked <- struct{}{}
 		}()
 		if <-t.resume {
+			t.began = w.now
 			do(ctx, t)
 		}
 	}()
@@ -231,12 +239,8 @@ func (w *world) turn(t *task, live bool) {
 	}
 }
 
-// frozen reports whether a request of a client writes too late. One step may pass between
-// its look at the clock and its message.
+// frozen reports whether a request of a client writes too late.
 func (w *world) frozen(ctx context.Context) bool {
 	t, ok := ctx.Value(taskKey{}).(*task)
-	return ok && t.kind != "minute" && time.Duration(w.now-t.began)*step > within+w.sleep()
+	return ok && t.kind != "minute" && time.Duration(w.now-t.began)*step > within
 }
-
-// sleep is how long a message may take to leave.
-func (w *world) sleep() time.Duration { return 400 * step }
