@@ -80,13 +80,21 @@
 // of 256 denials. Further calls count in totals, as Unlisted. A partition accepts 2,048
 // unregistered callers an hour, 16,384 in all; an environment learns of that by the reply
 // to its batch. It lists 8,192 callers in each ranking and state, and has streams of about
-// 8,192 denials and 16,384 sets of ids, and a quarter of that for unregistered callers.
+// 8,192 denials and 16,384 sets of ids, and a quarter of that for unregistered callers. An
+// hour in which 10^5 new addresses make 10^6 denied calls takes 36 MiB.
 //
 // A ranking may lack a third of what each environment counted of a caller, since it is
 // written when that has grown by half. Readers order three times as many callers as they
 // list by their exact counts.
 //
 // # Cost
+//
+// Of a call that leaves alone, 5 commands count it: 2 of its caller, 2 of all and 1 of its
+// route. With 10 calls a second and environment, 50 callers and one route, a call takes
+// 5.9 commands, 386 bytes and 1.6 times what an EVALSHA of a script that does nothing
+// takes, a round trip included. With 200 calls a second it takes 2.7 commands, 182 bytes
+// and 0.6 times as much; of one caller 1.3 commands and 81 bytes. If 8 of 10 calls are
+// denied, it is 3.2 and 0.8 times (BenchmarkRecorded).
 //
 // A chart reads at most 29 hashes, a row of a list 14, a ranking 16 sorted sets, the list
 // of denials 16 streams and a count for each row, whatever the range.
