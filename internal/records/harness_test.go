@@ -121,7 +121,8 @@ func (e *environment) ride(at time.Time) {
 		return
 	}
 	commands := b.Commands(e.w.writes)
-	results := e.w.writes.DoMulti(e.w.t.Context(), append(commands, e.w.writes.B().Ping().Build())...)
+	other := e.w.writes.B().Expire().Key(listKey(1, "of a check")).Seconds(1).Build()
+	results := e.w.writes.DoMulti(e.w.t.Context(), append(commands, other)...)
 	if report := b.Acknowledge(results[:len(commands)]); report != (Report{}) {
 		e.w.t.Fatalf("ride: %+v", report)
 	}
