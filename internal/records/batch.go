@@ -98,7 +98,8 @@ func (b *Batch) addCounts(p *pending, minute int64) {
 		b.writes = append(b.writes, write{name: "HINCRBY", key: key, once: true,
 			args: []string{c.field(), strconv.FormatInt(n, 10)}, counter: c, n: n, denials: d})
 		if d != nil && b.recorder.told[c] > 0 { // the entry is stored
-			b.writes = append(b.writes, b.recorder.requests(d, c, 0)...)
+			b.writes = append(b.writes, requests(d, c, 0)...)
+			b.touch(streamKey(c.id, d.registered, idStream), minute, MinutesKept)
 			d.requests = nil
 		}
 		if !b.touch(key, minute, c.scale.kept()) || !strings.Contains(c.id, "~") {
@@ -116,20 +117,18 @@ func (b *Batch) addCounts(p *pending, minute int64) {
 func (b *Batch) addStates(p *pending, now time.Time) {
 	minute := minutes.slotOf(now)
 	for k, s := range p.states {
-		list := Near
-		if k.kind != nearState {
-			key := deniedKey(k.caller)
-			b.add("HSET", key, k.kind, strconv.FormatInt(s.at, 10)+" "+strconv.FormatInt(s.until, 10))
-			b.touch(key, minute, MinutesKept)
-			list = DeniedNow
-			if kind, _ := parseKind(k.kind); kind.Cause == cause.Ban {
-				list = BannedNow
-			}
+		key, list := deniedKey(k.caller), DeniedNow
+		b.add("HSET", key, k.kind, strconv.FormatInt(s.at, 10)+" "+strconv.FormatInt(s.until, 10))
+		b.touch(key, minute, MinutesKept)
+		if kind, _ := parseKind(k.kind); k.kind == nearState {
+			list = Near
+		} else if kind.Cause == cause.Ban {
+			list = BannedNow
 		}
 		if s.until == 0 {
 			continue
 		}
-		key := list.key(partitionOf(k.caller), s.registered)
+		key = list.key(partitionOf(k.caller), s.registered)
 		b.add("ZADD", key, "GT", strconv.FormatInt(s.until, 10), k.caller)
 		if b.touch(key, minute, HoursKept) {
 			b.add("ZREMRANGEBYSCORE", key, "-inf", "("+strconv.FormatInt(now.UnixMilli(), 10))

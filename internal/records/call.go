@@ -103,7 +103,7 @@ var banKind = (&Call{Cause: cause.Ban}).kind()
 type Kind struct {
 	Cause  cause.Cause // cause.Limit, cause.Shadow, or what refused
 	Limit  string      // in words
-	Plan   string      // only in Reader.Limits
+	Plan   string      // of the callers, only in Reader.Limits
 	Reason string      // of a refusal
 }
 

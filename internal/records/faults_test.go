@@ -206,7 +206,12 @@ func TestCommandsOfAPage(t *testing.T) {
 			_, err := w.reader.Rank(ctx, g, Busiest, 10)
 			return err
 		})
-		reads("limits, "+what, 14, func() error { _, err := w.reader.Limits(ctx, g); return err })
+		reads("overview without rows and lists, "+what, 50, func() error {
+			_, err := w.reader.Total(ctx, g)
+			_, limitsErr := w.reader.Limits(ctx, sums)
+			_, _, activeErr := w.reader.ActiveCount(ctx, true)
+			return errors.Join(err, limitsErr, activeErr)
+		})
 	}
 	reads("states of 3 rows", 3, func() error { _, err := w.reader.States(ctx, ids); return err })
 	reads("list of states", 8, func() error {
@@ -287,7 +292,7 @@ func TestStateOfEveryDenier(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", list.List, got, list.want)
 		}
 	}
-	states, err := w.reader.States(t.Context(), []string{"caller3", "caller9"})
+	states, err := w.reader.States(t.Context(), []string{"caller3", "caller9", "near"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,6 +302,9 @@ func TestStateOfEveryDenier(t *testing.T) {
 	}
 	if d, ok := states[1].Now(w.clock.Now()); !ok || d.Cause != cause.Ban {
 		t.Errorf("got %+v, want a ban", d)
+	}
+	if s := states[2]; len(s.Deniers) > 0 || !s.Near.After(w.clock.Now().Add(time.Minute)) {
+		t.Errorf("got %+v, want near a limit for more than a minute", s)
 	}
 	for _, command := range Ban(w.envs[0].w.writes, "caller9", w.clock.Now(), w.clock.Now()) {
 		if err := w.writes.Do(t.Context(), command).Error(); err != nil {

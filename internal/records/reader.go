@@ -136,13 +136,9 @@ func (r *Reader) Caller(ctx context.Context, id string, g Range) (Series, error)
 // Nobody returns the refused calls of callers that proved nothing.
 func (r *Reader) Nobody(ctx context.Context, g Range) (Series, error) { return r.one(ctx, nobodyID, g) }
 
-// Limits returns the calls that limits denied or would have denied in shadow, by plan and
-// limit.
-func (r *Reader) Limits(ctx context.Context, g Range) ([]KindCount, error) {
-	g.Step = 0
-	s, err := r.one(ctx, limitsID, g)
-	return s.ByKind(), err
-}
+// Limits returns the calls that limits denied or would have denied in shadow. Its kinds
+// are plans and limits.
+func (r *Reader) Limits(ctx context.Context, g Range) (Series, error) { return r.one(ctx, limitsID, g) }
 
 func (r *Reader) one(ctx context.Context, id string, g Range) (Series, error) {
 	all, err := r.read(ctx, []string{id}, g)

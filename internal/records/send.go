@@ -118,34 +118,33 @@ func (r *Recorder) stored(w *write, reply int64) {
 // tell sends the entry of the first call of a kind in a minute, and the ids of the first
 // requests. before is how many calls of them were counted before.
 func (r *Recorder) tell(d *denials, k counter, before int64) {
+	writes := requests(d, k, before)
 	if before <= 0 {
-		for _, w := range r.stream(k.id, d.registered, denialStream, maxDenials, "j", d.entry(k)) {
-			r.follow(w)
-		}
+		writes = append(writes, stream(k.id, d.registered, denialStream, maxDenials, "j", d.entry(k)))
 	}
-	for _, w := range r.requests(d, k, before) {
+	for _, w := range writes {
 		r.follow(w)
+		r.follow(expiry(w.key, MinutesKept))
 	}
 }
 
-// requests returns the commands that store the ids of the first requests.
-func (r *Recorder) requests(d *denials, k counter, before int64) []write {
+// requests returns the command that stores the ids of the first requests, if there are any.
+func requests(d *denials, k counter, before int64) []write {
 	ids := d.requests[:min(int64(len(d.requests)), max(maxKept-before, 0))]
 	if len(ids) == 0 {
 		return nil
 	}
-	return r.stream(k.id, d.registered, idStream, maxIDs, "c", d.first.Caller, "m",
-		strconv.FormatInt(k.slot, 10), "k", k.kind, "i", strings.Join(ids, " "))
+	return []write{stream(k.id, d.registered, idStream, maxIDs, "c", d.first.Caller, "m",
+		strconv.FormatInt(k.slot, 10), "k", k.kind, "i", strings.Join(ids, " "))}
 }
 
-// stream returns the commands that add an entry to a stream.
-func (r *Recorder) stream(id string, registered bool, name string, most int, fields ...string) []write {
+// stream returns the command that adds an entry to a stream.
+func stream(id string, registered bool, name string, most int, fields ...string) write {
 	if !registered {
 		most /= 4
 	}
-	key := streamKey(id, registered, name)
 	args := append([]string{"MAXLEN", "~", strconv.Itoa(most), "*"}, fields...)
-	return []write{{name: "XADD", key: key, args: args}, expiry(key, MinutesKept)}
+	return write{name: "XADD", key: streamKey(id, registered, name), args: args}
 }
 
 // follow sends a command with the next batch, at once.

@@ -63,7 +63,10 @@ type Denier struct {
 
 // State is what denied a caller within MinutesKept, the latest first. It is made of every
 // limit that can deny the caller, and of bans.
-type State struct{ Deniers []Denier }
+type State struct {
+	Deniers []Denier
+	Near    time.Time // until when a limit of the caller may be nearly used up
+}
 
 // Now returns what denies calls of the caller now, and longest. ok is false if nothing is
 // known to.
@@ -89,18 +92,22 @@ func (r *Reader) States(ctx context.Context, ids []string) ([]State, error) {
 			return nil, fmt.Errorf("records: states: %w", err)
 		}
 		for field, value := range fields {
-			kind, ok := parseKind(field)
 			at, until, _ := strings.Cut(value, " ")
 			atMs, atErr := strconv.ParseInt(at, 10, 64)
 			untilMs, untilErr := strconv.ParseInt(until, 10, 64)
-			if !ok || atErr != nil || untilErr != nil {
+			if atErr != nil || untilErr != nil {
 				continue
 			}
-			d := Denier{Kind: kind, At: time.UnixMilli(atMs).UTC()}
+			d := Denier{At: time.UnixMilli(atMs).UTC()}
 			if untilMs > 0 {
 				d.Until = time.UnixMilli(untilMs).UTC()
 			}
-			states[i].Deniers = append(states[i].Deniers, d)
+			var ok bool
+			if d.Kind, ok = parseKind(field); ok {
+				states[i].Deniers = append(states[i].Deniers, d)
+			} else if field == nearState {
+				states[i].Near = d.Until
+			}
 		}
 		slices.SortFunc(states[i].Deniers, func(a, b Denier) int {
 			return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.Cause, b.Cause))

@@ -266,10 +266,11 @@ func (w *world) checkRank(g Range, o Order) {
 
 func (w *world) checkLimits(g Range) {
 	w.t.Helper()
-	got, err := w.reader.Limits(w.t.Context(), g)
+	s, err := w.reader.Limits(w.t.Context(), g)
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	got := s.ByKind()
 	counts := map[Kind]int64{}
 	limited := func(c *Call) bool { return c.Cause == cause.Limit || c.Cause == 0 && c.Shadow != "" }
 	for _, c := range w.selected(g, limited) {
