@@ -88,9 +88,10 @@ func (r *Reader) complete(items []Item) ([]Item, error) {
 	for i := range items {
 		read, found := r.read[items[i].Record]
 		if !found {
-			return nil, fmt.Errorf("changes: record %q was not read", items[i].Record)
+			return nil, fmt.Errorf("changes: record %q was not read, or has two items", items[i].Record)
 		}
 		items[i].Last, items[i].Before = read.Number, read.Content
+		delete(r.read, read.Name) // a change has one item of a record
 	}
 	return items, nil
 }

@@ -237,7 +237,7 @@ func (d *data) remove(key string, members ...string) {
 
 func (d *data) lex(key, first, last string) (found []string) {
 	for _, member := range slices.Sorted(maps.Keys(d.sets[key])) {
-		if member >= first[1:] && member <= last[1:] {
+		if (member > first[1:] || member == first[1:] && first[0] == '[') && member <= last[1:] {
 			found = append(found, member)
 		}
 	}

@@ -1,6 +1,7 @@
 package changes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,39 +90,14 @@ func (l *Log) Void(ctx context.Context, e Edit, number uint64) error {
 	if e.ID == "" {
 		e.ID = l.random()
 	}
-	for number > 1 {
-		r := &reading{l: l, view: make([]bucket, l.buckets), known: map[uint64]Change{}}
-		c, err := r.stored(ctx, number)
+	for {
+		r, err := l.beginVoid(ctx, number)
 		if err != nil {
 			return err
 		}
-		if c.bad == nil {
-			return fmt.Errorf("changes: change %d is whole", number)
-		}
-		listed, err := l.store.List(ctx, prefix, name(number))
-		if err != nil {
-			return fmt.Errorf("%w: %w", ErrStore, err)
-		}
-		newest := number
-		if len(listed) > 0 {
-			if newest, err = numberOf(listed[len(listed)-1].Name); err != nil {
-				return err
-			}
-		}
-		if c, err = r.stored(ctx, newest); err != nil {
-			return err
-		}
-		r.newest = c.position()
-		for whole := newest; c.bad != nil && whole > 1; { // the last that says what is nothing
-			whole--
-			if c, err = r.stored(ctx, whole); err != nil {
-				return err
-			}
-		}
-		r.void = c.Void
-		c = e.change()
-		c.Format, c.Number, c.Before, c.Time = format, newest+1, r.newest.Hash, l.o.Now().UTC()
-		c.Void = slices.Concat(r.void, []Void{{number, newest + 1}})
+		c := e.change()
+		c.Format, c.Number, c.Time = format, r.newest.Number+1, l.o.Now().UTC()
+		c.Before, c.Void = r.newest.Hash, slices.Concat(r.void, []Void{{number, r.newest.Number + 1}})
 		stored, err := l.put(ctx, began, c)
 		if err != nil {
 			return err
@@ -130,7 +106,37 @@ func (l *Log) Void(ctx context.Context, e Edit, number uint64) error {
 			return l.CatchUp(ctx)
 		}
 	}
-	return errors.New("changes: change 1 is the log")
+}
+
+// beginVoid finds the newest change, whole or not, that the log or a bucket has, and what
+// is nothing already. It fails if the change with this number is whole.
+func (l *Log) beginVoid(ctx context.Context, number uint64) (*reading, error) {
+	r := &reading{l: l, known: map[uint64]Change{}}
+	listed, err := l.store.List(ctx, prefix, name(max(number, 2)-1))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrStore, err)
+	}
+	if len(listed) > 0 {
+		if r.newest.Number, err = numberOf(listed[len(listed)-1].Name); err != nil {
+			return nil, err
+		}
+	}
+	for _, b := range l.positions(ctx, all(l.buckets)) {
+		r.newest.Number = max(r.newest.Number, b.at.Number)
+	}
+	if number < 2 || number > r.newest.Number {
+		return nil, fmt.Errorf("changes: there is no change %d to void", number)
+	}
+	if c, err := r.stored(ctx, number); err != nil || c.bad == nil {
+		return nil, cmp.Or(err, fmt.Errorf("changes: change %d is whole", number))
+	}
+	c, err := r.stored(ctx, r.newest.Number)
+	r.newest.Hash = c.hash
+	for n := r.newest.Number - 1; err == nil && c.bad != nil && n > 0; n-- {
+		c, err = r.stored(ctx, n) // the last whole one says what is nothing
+	}
+	r.void = c.Void
+	return r, err
 }
 
 // Verify reads the whole log: every change is whole and names the hash of the one before.

@@ -126,13 +126,20 @@ func TestLists(t *testing.T) {
 			t.Fatalf("an empty store: got %v", got)
 		}
 		var want []string
+		var wait sync.WaitGroup
 		for i := range 1100 {
 			name := fmt.Sprintf("changes/%03d/%03d", i/300, i%300)
-			if err := s.Create(t.Context(), name, make([]byte, i%5)); err != nil {
-				t.Fatal(err)
-			}
 			want = append(want, name)
+			if i%32 == 0 {
+				wait.Wait()
+			}
+			wait.Go(func() {
+				if err := s.Create(t.Context(), name, make([]byte, i%5)); err != nil {
+					t.Error(err)
+				}
+			})
 		}
+		wait.Wait()
 		if err := s.Create(t.Context(), "state/00", nil); err != nil {
 			t.Fatal(err)
 		}

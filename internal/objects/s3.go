@@ -100,11 +100,19 @@ func checkTime(stack *middleware.Stack) error {
 		func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler,
 		) (middleware.FinalizeOutput, middleware.Metadata, error) {
 			if err := inTime(ctx); err != nil {
-				return middleware.FinalizeOutput{}, middleware.Metadata{}, err
+				return middleware.FinalizeOutput{}, middleware.Metadata{}, finalError{err}
 			}
 			return next.HandleFinalize(ctx, in)
 		}), "Retry", middleware.After)
 }
+
+// finalError is an error after which the SDK does not try again.
+type finalError struct{ error }
+
+func (e finalError) Unwrap() error { return e.error }
+
+// RetryableError implements an interface of the SDK.
+func (finalError) RetryableError() bool { return false }
 
 // credentials returns the credentials that Lambda sets in the environment.
 func credentials(context.Context) (aws.Credentials, error) {
