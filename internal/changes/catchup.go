@@ -2,6 +2,7 @@ package changes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,6 +21,9 @@ const (
 	// group is how many buckets are made again together.
 	group = 16
 )
+
+// errFar means that buckets lack more than memory holds.
+var errFar = errors.New("changes: buckets are far behind")
 
 // bring brings buckets to the newest change. What fails is the error of its bucket.
 func (r *reading) bring(ctx context.Context, buckets []int) {
@@ -65,13 +69,21 @@ func (r *reading) bringSome(ctx context.Context, buckets []int) {
 }
 
 // take brings buckets that are little behind, the farthest at the change lowest. It returns
-// those that must be made again, since a change says that one before it is nothing.
+// those that must be made again, since they lack more than memory holds, or a change says
+// that one before it is nothing.
 func (r *reading) take(ctx context.Context, buckets []int, lowest uint64) (again []int) {
 	var missing []Change
+	var size int64
 	err := r.each(ctx, lowest+1, func(c Change) error {
 		missing = append(missing, c)
+		if size += int64(c.size); size > r.l.bytes {
+			return errFar
+		}
 		return nil
 	})
+	if errors.Is(err, errFar) {
+		return buckets
+	}
 	var ready []int
 	var runs []lua.Run
 	for _, b := range buckets {
@@ -154,7 +166,7 @@ func (r *reading) remake(ctx context.Context, buckets []int, force bool) {
 	}
 	fresh, err := r.l.begin(ctx, force)
 	if err == nil {
-		fresh.known, fresh.there = r.known, r.there
+		fresh.known, fresh.held, fresh.there = r.known, r.held, r.there
 		err = fresh.load(ctx, mine, claim, force)
 	}
 	if err != nil { // another process may try

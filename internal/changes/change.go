@@ -37,6 +37,7 @@ type Change struct {
 	Items  []Item    `json:"items,omitempty"`
 
 	hash string
+	size int   // of the object, in bytes
 	bad  error // why it cannot be read, or that it is nothing
 	in   map[int][]Item
 }
@@ -146,7 +147,7 @@ func (l *Log) decode(number uint64, content []byte) (Change, error) {
 	case c.Format > format:
 		return Change{}, fmt.Errorf("changes: change %d has format %d of a newer release", number, c.Format)
 	}
-	c.hash, c.in = hash, map[int][]Item{}
+	c.hash, c.size, c.in = hash, len(content), map[int][]Item{}
 	for _, i := range c.Items {
 		for _, b := range l.bucketsOf(i.Record) {
 			c.in[b] = append(c.in[b], i)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"tidegate/internal/lua"
-	"tidegate/internal/objects"
 )
 
 // Edit says who changes something and why.
@@ -131,7 +130,7 @@ func (l *Log) put(ctx context.Context, began time.Time, c Change) (Change, error
 		if err == nil {
 			return l.decode(c.Number, content)
 		}
-		sent = sent || !errors.Is(err, objects.ErrExists)
+		sent = true // also if the name is taken: an attempt without an answer may have taken it
 		if found, err := l.stored(ctx, c.Number); err == nil && !isMissing(found.bad) {
 			return found, found.bad
 		}

@@ -54,20 +54,27 @@ func (l *Log) Mark(ctx context.Context, m Mark) (Receipt, error) {
 			return receipt, err
 		}
 		receipt.InForce = true
-		var r *reading
-		_, err := l.edit(ctx, Edit{}, began, func(ctx context.Context, reader *Reader) ([]Item, error) {
-			r = reader.r
-			_, err := reader.Get(ctx, m.Record) // stores the marks of the bucket
-			return nil, err
-		})
-		if err != nil {
-			return receipt, nil //nolint:nilerr // in force, and not stored yet
+		number, err := l.storeMark(ctx, began, m)
+		if err == nil && number == 0 {
+			continue // the shard lost the mark before it was stored
 		}
-		if receipt.Number, err = r.numberOf(ctx, m); err != nil || receipt.Number > 0 {
-			return receipt, nil //nolint:nilerr // as above
-		}
-		// the shard lost the mark before it was stored
+		receipt.Number = number
+		receipt.Replicated = l.valkey.Replicated(ctx, keys(l.bucketsOf(m.Record)[0])[:1]) == nil
+		return receipt, nil //nolint:nilerr // it is in force, and not stored yet
 	}
+}
+
+// storeMark stores a mark as any edit of its bucket does, and returns the number of its
+// change.
+func (l *Log) storeMark(ctx context.Context, began time.Time, m Mark) (number uint64, err error) {
+	_, err = l.edit(ctx, Edit{}, began, func(ctx context.Context, r *Reader) ([]Item, error) {
+		_, err := r.Get(ctx, m.Record)
+		if err == nil {
+			number, err = r.r.numberOf(ctx, m)
+		}
+		return nil, err
+	})
+	return number, err
 }
 
 // setMark writes a mark, in time.

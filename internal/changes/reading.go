@@ -16,6 +16,7 @@ type reading struct {
 	newest Position
 	void   []Void // as the newest change says
 	known  map[uint64]Change
+	held   int64  // bytes of what is known
 	there  uint64 // the position of a bucket that has the policy
 }
 
@@ -126,9 +127,14 @@ func (r *reading) stored(ctx context.Context, n uint64) (Change, error) {
 	}
 	c, err := r.l.stored(ctx, n)
 	if err == nil {
-		r.known[n] = c
+		r.hold(n, c)
 	}
 	return c, err
+}
+
+func (r *reading) hold(n uint64, c Change) {
+	r.known[n] = c
+	r.held += int64(c.size)
 }
 
 // stored reads what stands at a number. What is missing or damaged is bad.
@@ -144,8 +150,8 @@ func (l *Log) stored(ctx context.Context, n uint64) (Change, error) {
 }
 
 // each calls do for each change from a number on, in order, that is not nothing. Each must
-// name the hash of the one before. What is before the last Log.behind changes is not kept in
-// memory.
+// name the hash of the one before. What is before the last Log.behind changes, or more than
+// Log.bytes, is not kept in memory.
 func (r *reading) each(ctx context.Context, first uint64, do func(Change) error) error {
 	for ; first <= r.newest.Number; first += uint64(r.l.atOnce) {
 		last := min(first+uint64(r.l.atOnce)-1, r.newest.Number)
@@ -161,7 +167,8 @@ func (r *reading) each(ctx context.Context, first uint64, do func(Change) error)
 			if found && c.bad == nil && !r.isVoid(n-1) && c.Before != before.hash {
 				return fmt.Errorf("%w: change %d does not follow the one before", ErrAhead, n)
 			}
-			if n+r.l.behind < r.newest.Number {
+			if n+r.l.behind < r.newest.Number || r.held > r.l.bytes {
+				r.held -= int64(before.size)
 				delete(r.known, n-1)
 			}
 			if c.bad == nil {
@@ -190,7 +197,7 @@ func (r *reading) fetch(ctx context.Context, first, last uint64) error {
 	})
 	for i, c := range found {
 		if c.Number > 0 {
-			r.known[missing[i]] = c
+			r.hold(missing[i], c)
 		}
 	}
 	return err

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"tidegate/internal/lua"
+	"tidegate/internal/objects"
 )
 
 // started returns a world without faults, whose log has change 1.
@@ -138,6 +139,7 @@ func TestCheckpointByBytes(t *testing.T) {
 	w.mode = "hole" // its keys have no plans
 	w.log.bytes = 1 << 16
 	large := strings.Repeat("x", 1<<16/7)
+	old := w.shards[0].clone()
 	for i := range 4 {
 		w.set(t, large, fmt.Sprint("key-", i))
 	}
@@ -167,6 +169,11 @@ func TestCheckpointByBytes(t *testing.T) {
 			t.Errorf("change %d was read %d times", n+1, got)
 		}
 	}
+	w.shards[0].data = old // it lacks more than is held in memory
+	w.log.bytes = 1 << 14
+	if err := w.log.CatchUp(t.Context()); err != nil || w.at(0).Number != 6 {
+		t.Errorf("an old shard: got %v at %v, want it at change 6", err, w.at(0))
+	}
 }
 
 // A put whose answer is lost for longer than a request lasts is not known, and the receipt
@@ -184,6 +191,28 @@ func TestUnknown(t *testing.T) {
 	}
 	if got := w.get(t, "key-1"); got != "p active 0" {
 		t.Errorf("got %q, want what was saved", got)
+	}
+}
+
+// retried is a store whose client tries a put again after a lost answer.
+type retried struct{ *fakeStore }
+
+func (s retried) Create(ctx context.Context, name string, content []byte) error {
+	if err := s.fakeStore.Create(ctx, name, content); err != nil {
+		return err
+	}
+	s.fail = func() bool { return true }
+	s.w.now += 2000 // the process is frozen
+	return objects.ErrExists
+}
+
+// A name that is taken may have been taken by an attempt whose answer was lost: until the
+// store answers, nobody knows.
+func TestTakenByARetry(t *testing.T) {
+	w := started(t)
+	w.log.store = retried{w.store}
+	if _, err := w.log.Edit(t.Context(), Edit{}, set("p active 0", "key-1")); !errors.Is(err, ErrUnknown) {
+		t.Errorf("got %v, want ErrUnknown", err)
 	}
 }
 
