@@ -80,11 +80,14 @@ func (r *Reader) Denials(ctx context.Context, q DenialQuery) (DenialPage, error)
 	if err != nil {
 		return DenialPage{}, err
 	}
-	began := time.Now()
+	began, each := time.Now(), perRead
+	if q.unfiltered() {
+		each = count + 1
+	}
 	var page DenialPage
 	seen, next := map[counter]bool{}, at
 	for {
-		found, last, err := r.readStreams(ctx, denialStream, q, at, count+1)
+		found, last, err := r.readStreams(ctx, denialStream, q, at, each)
 		if err != nil {
 			return DenialPage{}, err
 		}
@@ -112,7 +115,12 @@ func (r *Reader) Denials(ctx context.Context, q DenialQuery) (DenialPage, error)
 	}
 }
 
-func (q *DenialQuery) matches(d *Denial) bool {
+// unfiltered reports whether the query matches every denial of its time.
+func (q DenialQuery) unfiltered() bool {
+	return q == DenialQuery{From: q.From, To: q.To, After: q.After, Count: q.Count}
+}
+
+func (q DenialQuery) matches(d *Denial) bool {
 	same := func(want, got string) bool { return want == "" || clip(want, maxText) == got }
 	return !d.Time.Before(q.From) && d.Time.Before(q.To) && same(q.Caller, d.Caller) &&
 		(q.Cause == 0 || q.Cause == d.Cause) && same(q.Plan, d.Plan) && same(q.Group, d.Group) &&
@@ -207,15 +215,14 @@ func streamsOf(caller, name string) []string {
 	return keys
 }
 
-// readStreams returns the entries that follow a place, the latest first, up to the place
-// to go on from.
-func (r *Reader) readStreams(ctx context.Context, name string, q DenialQuery, at place, count int) (
+// readStreams returns entries that follow a place, the latest first, up to the place to go
+// on from. It reads up to a number of each stream.
+func (r *Reader) readStreams(ctx context.Context, name string, q DenialQuery, at place, each int) (
 	[]streamEntry, place, error) {
 	if at == newest && r.now().Sub(q.To) > late {
 		at.ms = q.To.Add(late).UnixMilli()
 	}
 	keys := streamsOf(q.Caller, name)
-	each := max(count, perRead)
 	commands := make(valkey.Commands, len(keys))
 	for i, key := range keys {
 		commands[i] = r.client.B().Xrevrange().Key(key).End(at.before(i)).

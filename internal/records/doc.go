@@ -105,6 +105,9 @@
 // and lists, a row 14, a ranking 16 beside its rows, the list of denials 16 and one for
 // each row.
 //
+// Totals are one key for each scale, which every batch writes: 1,000 environments of 200
+// calls a second write it 100,000 times a second, about a tenth of what a shard can.
+//
 // # Rights
 //
 // A check function needs HINCRBY, HSET, HSETNX, SET, EXPIRE, ZADD, ZINCRBY,

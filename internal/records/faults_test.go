@@ -56,7 +56,7 @@ func TestBurstThenSilence(t *testing.T) {
 	if e := s.Episode(); e.Calls < 28 || !e.Since.Equal(at) {
 		t.Errorf("got %+v, want an episode since %v", e, at)
 	}
-	page, err := w.reader.Denials(t.Context(), DenialQuery{From: at, To: at.Add(time.Minute)})
+	page, err := w.reader.Denials(t.Context(), DenialQuery{From: at, To: at.Add(time.Minute), Count: 10})
 	if err != nil || len(page.Denials) != 1 || page.Denials[0].Calls < 28 {
 		t.Errorf("got %+v, %v, want the denials", page, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -63,7 +64,7 @@ func TestLostReplies(t *testing.T) {
 	if p := s.Points[len(s.Points)-1]; p.Denied != 2 || !p.AtLeast {
 		t.Errorf("got %+v, want 2 denied calls, at least", p)
 	}
-	page, err := w.reader.Denials(t.Context(), DenialQuery{From: at, To: at.Add(time.Minute)})
+	page, err := w.reader.Denials(t.Context(), DenialQuery{From: at, To: at.Add(time.Minute), Count: 10})
 	if err != nil || len(page.Denials) != 1 || page.Denials[0].Calls != 2 {
 		t.Errorf("got %+v, %v, want one denial of 2 calls", page, err)
 	}
@@ -103,6 +104,40 @@ func TestRecorderIsBounded(t *testing.T) {
 	total, err := w.reader.Total(t.Context(), Last(time.Hour, 0, w.clock.Now()))
 	if sum := total.Sum(); err != nil || sum.Denied != calls || sum.Unlisted < calls-maxCallers {
 		t.Errorf("got %+v, %v, want %d denied and the most of them unlisted", sum, err, calls)
+	}
+}
+
+// A Recorder may be used by many calls at once, as by the check server.
+func TestConcurrentCalls(t *testing.T) {
+	w := one(t, 1)
+	r, at := NewRecorder(time.Now), w.clock.Now()
+	const workers, each = 8, 500
+	var wait sync.WaitGroup
+	for worker := range workers {
+		wait.Go(func() {
+			for i := range each {
+				c := allowed(fmt.Sprint("worker", worker), at)
+				if i%2 == 0 {
+					c = deniedBy("1 per hour", c)
+				}
+				r.Record(c)
+				if report := r.Send(t.Context(), w.writes); report != (Report{}) {
+					t.Errorf("send: %+v", report)
+				}
+			}
+		})
+	}
+	wait.Wait()
+	if report := r.Flush(t.Context(), w.writes); report != (Report{}) {
+		t.Errorf("flush: %+v", report)
+	}
+	total, err := w.reader.Total(t.Context(), Last(time.Hour, time.Minute, at))
+	if sum := total.Sum(); err != nil || sum.Allowed != workers*each/2 || sum.Denied != workers*each/2 {
+		t.Errorf("got %+v, %v, want %d calls", sum, err, workers*each)
+	}
+	page, err := w.reader.Denials(t.Context(), DenialQuery{From: at, To: at.Add(time.Minute), Count: 10})
+	if err != nil || len(page.Denials) != workers {
+		t.Errorf("got %d denials, %v, want one of each worker", len(page.Denials), err)
 	}
 }
 
