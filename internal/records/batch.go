@@ -15,7 +15,8 @@ import (
 type Batch struct {
 	recorder *Recorder
 	writes   []write
-	expires  map[string]bool // keys whose expiry the batch sets
+	// untouched has the time to live of keys whose expiry the batch does not set.
+	untouched map[string]time.Duration
 }
 
 // write is a command with one key.
@@ -50,7 +51,7 @@ func (b *Batch) add(name, key string, args ...string) {
 func (r *Recorder) take(now time.Time) *Batch {
 	p := r.pending
 	r.pending, r.last = newPending(), now.UnixNano()
-	b := &Batch{recorder: r, writes: p.follow, expires: map[string]bool{}}
+	b := &Batch{recorder: r, writes: p.follow, untouched: map[string]time.Duration{}}
 	minute := minutes.slotOf(now)
 	b.addCounts(p, minute)
 	b.addStates(p, now)
@@ -73,10 +74,10 @@ func (r *Recorder) take(now time.Time) *Batch {
 // touch sets the expiry of a key, once a minute.
 func (b *Batch) touch(key string, minute int64, kept time.Duration) bool {
 	if b.recorder.touched[key] == minute {
+		b.untouched[key] = kept
 		return false
 	}
 	remember(b.recorder.touched, key, minute)
-	b.expires[key] = true
 	b.writes = append(b.writes, expiry(key, kept))
 	return true
 }

@@ -58,65 +58,27 @@ func (s *server) figures() figures {
 		1e6 * (number("used_cpu_sys_main_thread") + number("used_cpu_user_main_thread")), number("used_memory")}
 }
 
-// BenchmarkRecorded measures what recording costs the server: 100 environments, each with
-// 50 callers of 20,000, and 10 or 200 calls a second. Each call leaves after its answer.
-// The operation evalsha is the unit: a script that does nothing, with one key.
+// load is calls of 100 environments.
+type load struct {
+	name    string
+	rate    int // calls a second and environment; 0 for scripts
+	denied  int // of 10 calls
+	callers int // of an environment, of 20,000
+}
+
+const environments = 100
+
+// BenchmarkRecorded measures what recording costs the server. Each call leaves after its
+// answer. The operation evalsha is the unit: a script that does nothing, with one key.
 func BenchmarkRecorded(b *testing.B) {
-	const environments = 100
-	for _, w := range []struct {
-		name    string
-		rate    int // calls a second and environment
-		denied  int // of 10 calls
-		callers int
-	}{
-		{"evalsha", 0, 0, 0}, {"10", 10, 0, 50}, {"200", 200, 0, 50}, {"10_denied", 10, 8, 50},
+	for _, l := range []load{
+		{"evalsha", 0, 0, 1}, {"10", 10, 0, 50}, {"200", 200, 0, 50}, {"10_denied", 10, 8, 50},
 		{"200_denied", 200, 8, 50}, {"200_one_caller", 200, 0, 1},
 	} {
-		b.Run(w.name, func(b *testing.B) {
+		b.Run(l.name, func(b *testing.B) {
 			s := measured(b)
-			clock := &clock{now: recent()}
-			recorders := make([]*Recorder, environments)
-			for i := range recorders {
-				recorders[i] = NewRecorder(clock.Now)
-			}
-			script := valkey.NewLuaScript("return 1")
-			made := 0
-			call := func(i int) {
-				if w.rate == 0 {
-					if err := script.Exec(b.Context(), s.client, []string{"{bench}"}, nil).Error(); err != nil {
-						b.Error(err)
-					}
-					return
-				}
-				if report := recorders[i].Send(b.Context(), s.client); report.Err != nil {
-					b.Error(report.Err)
-				}
-			}
-			round := func() { // of one call of each environment
-				clock.set(clock.Now().Add(time.Second / time.Duration(max(w.rate, 1))))
-				for i, r := range recorders {
-					made++
-					c := Call{Caller: fmt.Sprintf("caller%06d", (i*7919+made/environments%max(w.callers, 1)*397)%20000),
-						Registered: true, Cost: 1, Time: clock.Now(), Plan: "pro", Routes: []string{"orders"},
-						Request: fmt.Sprint("request-", made)}
-					if made%10 < w.denied {
-						c.Cause, c.Limit, c.RetryAfter = cause.Limit, "600 per minute", 30*time.Second
-					}
-					if w.rate > 0 {
-						r.Record(c)
-					}
-				}
-				var wait sync.WaitGroup
-				for part := range 50 {
-					wait.Go(func() {
-						for i := part; i < environments; i += 50 {
-							call(i)
-						}
-					})
-				}
-				wait.Wait()
-			}
-			for range 60 * w.rate / 2 { // half a minute
+			round := s.rounds(l)
+			for range 60 * l.rate / 2 { // half a minute
 				round()
 			}
 			before := s.figures()
@@ -133,10 +95,51 @@ func BenchmarkRecorded(b *testing.B) {
 	}
 }
 
+// rounds returns a function that makes one call of each environment.
+func (s *server) rounds(l load) func() {
+	clock, made := &clock{now: recent()}, 0
+	recorders := make([]*Recorder, environments)
+	for i := range recorders {
+		recorders[i] = NewRecorder(clock.Now)
+	}
+	script := valkey.NewLuaScript("return 1")
+	send := func(i int) error { return recorders[i].Send(s.t.Context(), s.client).Err }
+	if l.rate == 0 {
+		send = func(int) error { return script.Exec(s.t.Context(), s.client, []string{"{bench}"}, nil).Error() }
+	}
+	return func() {
+		clock.set(clock.Now().Add(time.Second / time.Duration(max(l.rate, 1))))
+		for i, r := range recorders {
+			made++
+			c := Call{Caller: fmt.Sprintf("caller%06d", (i*7919+made/environments%l.callers*397)%20000),
+				Registered: true, Cost: 1, Time: clock.Now(), Plan: "pro", Routes: []string{"orders"},
+				Request: fmt.Sprint("request-", made)}
+			if made%10 < l.denied {
+				c.Cause, c.Limit, c.RetryAfter = cause.Limit, "600 per minute", 30*time.Second
+			}
+			if l.rate > 0 {
+				r.Record(c)
+			}
+		}
+		const inFlight = 50
+		var wait sync.WaitGroup
+		for part := range inFlight {
+			wait.Go(func() {
+				for i := part; i < environments; i += inFlight {
+					if err := send(i); err != nil {
+						s.t.Error(err)
+					}
+				}
+			})
+		}
+		wait.Wait()
+	}
+}
+
 // BenchmarkHostileHour measures the memory of an hour in which 10^5 new addresses make 10^6
 // denied calls, in 100 environments, beside a registered caller.
 func BenchmarkHostileHour(b *testing.B) {
-	const addresses, calls, environments = 100_000, 1_000_000, 100
+	const addresses, calls = 100_000, 1_000_000
 	for b.Loop() {
 		s := measured(b)
 		clock := &clock{now: recent()}

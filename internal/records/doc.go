@@ -93,11 +93,11 @@
 // route. With 100 environments, 50 callers each and one route, BenchmarkRecorded measured
 // of a call, beside an EVALSHA of a script that does nothing, a round trip included:
 //
-//	10 calls a second and environment    5.9 commands    386 bytes    1.6 times
+//	10 calls a second and environment    5.9 commands    386 bytes    1.7 times
 //	200                                  2.8             182          0.6
-//	200, one caller                      1.3              81          0.3
-//	10, 8 of 10 calls denied             10.9            917          2.9
-//	200, 8 of 10 calls denied            3.6             285          0.7
+//	200, one caller                      1.3              81          0.4
+//	10, 8 of 10 calls denied             10.9            917          3.0
+//	200, 8 of 10 calls denied            3.6             285          0.8
 //
 // The environment takes 2 µs for a call.
 //

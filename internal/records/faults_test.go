@@ -272,26 +272,9 @@ func TestStateOfEveryDenier(t *testing.T) {
 	near := allowed("near", at.Add(11*time.Second))
 	near.NearFor = time.Minute
 	w.envs[0].call(near)
-	for _, list := range []struct {
-		List
-		want []string
-	}{
-		{DeniedNow, []string{"caller0", "caller1", "caller2", "caller3", "caller4"}},
-		{BannedNow, []string{"caller9"}}, {Near, []string{"near"}},
-	} {
-		var got []string
-		for cursor, pages := "", 0; pages == 0 || cursor != ""; pages++ {
-			page, err := w.reader.InState(t.Context(), list.List, true, cursor, 2)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, cursor = append(got, page.IDs...), page.Next
-		}
-		slices.Sort(got)
-		if !slices.Equal(got, list.want) {
-			t.Errorf("%s: got %v, want %v", list.List, got, list.want)
-		}
-	}
+	w.checkList(DeniedNow, "caller0", "caller1", "caller2", "caller3", "caller4")
+	w.checkList(BannedNow, "caller9")
+	w.checkList(Near, "near")
 	states, err := w.reader.States(t.Context(), []string{"caller3", "caller9", "near"})
 	if err != nil {
 		t.Fatal(err)
@@ -316,6 +299,23 @@ func TestStateOfEveryDenier(t *testing.T) {
 	}
 	if d, ok := states[0].Now(w.clock.Now()); ok {
 		t.Errorf("got %+v after the ban's end, want nothing", d)
+	}
+}
+
+// checkList compares a list of states, in pages of 2.
+func (w *world) checkList(l List, want ...string) {
+	w.t.Helper()
+	var got []string
+	for cursor, pages := "", 0; pages == 0 || cursor != ""; pages++ {
+		page, err := w.reader.InState(w.t.Context(), l, true, cursor, 2)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		got, cursor = append(got, page.IDs...), page.Next
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		w.t.Errorf("%s: got %v, want %v", l, got, want)
 	}
 }
 

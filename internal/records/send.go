@@ -37,8 +37,7 @@ func (b *Batch) Acknowledge(results []valkey.ValkeyResult) Report {
 			reply, err = replyOf(results[i])
 		}
 		if err == nil {
-			before, known := r.told[w.counter]
-			lost = lost || known && w.name == "HINCRBY" && reply < before+w.n
+			lost = lost || w.n > 0 && reply == w.n && r.told[w.counter] > 0 // a known count began anew
 			r.stored(w, reply)
 			continue
 		}
@@ -48,23 +47,13 @@ func (b *Batch) Acknowledge(results []valkey.ValkeyResult) Report {
 		r.failed(w, notExecuted(err), &report)
 	}
 	if lost {
-		b.expireAll()
+		clear(r.touched)
+		for key, kept := range b.untouched {
+			r.follow(expiry(key, kept))
+		}
 	}
 	r.slowDown(report.Err != nil)
 	return report
-}
-
-// expireAll sets the expiry of all keys of the batch again, since Valkey has lost data. It
-// does not know how long each is kept, and keeps them long.
-func (b *Batch) expireAll() {
-	clear(b.recorder.touched)
-	seen := map[string]bool{}
-	for i := range b.writes {
-		if key := b.writes[i].key; !b.expires[key] && !seen[key] {
-			seen[key] = true
-			b.recorder.follow(expiry(key, hours.kept()))
-		}
-	}
 }
 
 // replyOf returns a reply's number, 0 if it is none. Nil is the reply of SET to a key that
