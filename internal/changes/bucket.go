@@ -2,7 +2,7 @@ package changes
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,28 +14,26 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-//go:embed take.lua
-var takeText string
-
-//go:embed read.lua
-var readText string
-
-//go:embed load.lua
-var loadText string
-
-//go:embed mark.lua
-var markText string
-
-//go:embed audit.lua
-var auditText string
+//go:embed *.lua
+var texts embed.FS
 
 var (
-	takeScript  = lua.New(func() string { return takeText })
-	readScript  = lua.NewReadOnly(func() string { return readText })
-	loadScript  = lua.New(func() string { return loadText })
-	markScript  = lua.New(func() string { return markText })
-	auditScript = lua.New(func() string { return auditText })
+	takeScript  = lua.New(text("take.lua"))
+	readScript  = lua.NewReadOnly(text("read.lua"))
+	loadScript  = lua.New(text("load.lua"))
+	markScript  = lua.New(text("mark.lua"))
+	auditScript = lua.New(text("audit.lua"))
 )
+
+func text(name string) func() string {
+	return func() string {
+		content, err := texts.ReadFile(name)
+		if err != nil {
+			panic(err) // it is embedded
+		}
+		return string(content)
+	}
+}
 
 // bucket is what Valkey says of a bucket.
 type bucket struct {

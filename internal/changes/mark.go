@@ -60,7 +60,7 @@ func (l *Log) Mark(ctx context.Context, m Mark) (Receipt, error) {
 		}
 		receipt.Number = number
 		receipt.Replicated = l.valkey.Replicated(ctx, keys(l.bucketsOf(m.Record)[0])[:1]) == nil
-		return receipt, nil //nolint:nilerr // it is in force, and not stored yet
+		return receipt, nil // after an error it is in force, and not stored yet
 	}
 }
 

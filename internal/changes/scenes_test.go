@@ -201,7 +201,7 @@ func (s retried) Create(ctx context.Context, name string, content []byte) error 
 	if err := s.fakeStore.Create(ctx, name, content); err != nil {
 		return err
 	}
-	s.fail = func() bool { return true }
+	s.w.store.fail = func() bool { return true }
 	s.w.now += 2000 // the process is frozen
 	return objects.ErrExists
 }

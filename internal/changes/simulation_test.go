@@ -12,7 +12,10 @@ import (
 	"tidegate/internal/testing/tier"
 )
 
-var seedFlag = flag.Uint64("seed", 0, "replay the history of this seed; 0 plays many")
+var (
+	seedFlag = flag.Uint64("seed", 0, "replay the history of this seed; 0 plays many")
+	fromFlag = flag.Uint64("from", 0, "play the seeds after this one")
+)
 
 // steps is the length of a history, in messages.
 const steps = 1500
@@ -29,14 +32,14 @@ func histories(t *testing.T, count int, mode string) {
 	var wait sync.WaitGroup
 	var mu sync.Mutex
 	total := map[string]int{}
-	next, failed := uint64(0), 0
+	next, failed := *fromFlag, 0
 	for range runtime.GOMAXPROCS(0) {
 		wait.Go(func() {
 			for {
 				mu.Lock()
 				next++
 				seed := next
-				stop := seed > uint64(count) || failed > 0
+				stop := seed > *fromFlag+uint64(count) || failed > 0
 				mu.Unlock()
 				if stop {
 					return

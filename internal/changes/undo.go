@@ -19,7 +19,7 @@ func (l *Log) Undo(ctx context.Context, e Edit, number uint64) (Receipt, error) 
 		return Receipt{}, &DamagedError{Number: number, Missing: true}
 	}
 	c, err := r.change(ctx, number)
-	if err = cmp.Or(err, c.bad); err != nil {
+	if err := cmp.Or(err, c.bad); err != nil {
 		return Receipt{}, err
 	}
 	items := map[string]Item{}
