@@ -98,6 +98,9 @@ func (r *reading) voidIn(at Position) bool {
 // writeCheckpoints writes the checkpoints of all buckets if they are due: bucket 0 last,
 // whose checkpoint says when the next ones are.
 func (r *reading) writeCheckpoints(ctx context.Context) error {
+	if r.l.looked.Load() == r.newest.Number {
+		return nil
+	}
 	last := r.l.due.Load()
 	if last == 0 {
 		s, err := r.l.checkpoint(ctx, 0)
@@ -119,6 +122,7 @@ func (r *reading) writeCheckpoints(ctx context.Context) error {
 		size += o.Size
 	}
 	if r.newest.Number-last < r.l.behind && size < r.l.bytes {
+		r.l.looked.Store(r.newest.Number)
 		return nil
 	}
 	return r.writeStates(ctx, false)

@@ -18,7 +18,8 @@ type fakeStore struct {
 	away     int // steps
 	late     []func()
 	read     map[string]int // how often objects were read; nil to count nothing
-	fail     func() bool    // no answer while it returns true; nil for never
+	lists    int
+	fail     func() bool // no answer while it returns true; nil for never
 }
 
 // dumb reports whether nothing answers.
@@ -105,6 +106,7 @@ func (s *fakeStore) List(ctx context.Context, prefix, after string) ([]objects.O
 	if s.dumb() || s.roll() < .001 {
 		return nil, errAway
 	}
+	s.lists++
 	var found []objects.Object
 	for _, name := range slices.Sorted(maps.Keys(s.objects)) {
 		if strings.HasPrefix(name, prefix) && name > after {

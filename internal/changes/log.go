@@ -79,6 +79,7 @@ type Log struct {
 	atOnce  int                                  // 1 in tests, for one order of events
 	random  func() string                        // ids and claims
 	due     atomic.Uint64                        // number of the newest checkpoints, once known
+	looked  atomic.Uint64                        // the newest change when they were last not due
 	audited atomic.Uint64                        // the minute added changes up to this number
 }
 

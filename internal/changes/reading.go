@@ -50,15 +50,30 @@ func (l *Log) begin(ctx context.Context, force bool) (*reading, error) {
 	return r, r.find(ctx, greatest)
 }
 
-// find finds the newest change after a position that the log must have.
+// find finds the newest change after a position that the log must have. It lists and reads
+// the change of that position, most often the newest, at the same time.
 func (r *reading) find(ctx context.Context, known Position) error {
 	from, after := max(known.Number, 1), ""
 	if from > 1 {
 		after = name(from - 1)
 	}
-	listed, err := r.l.store.List(ctx, prefix, after)
+	var listed []objects.Object
+	var at Change
+	err := parallel(2, r.l.atOnce, func(i int) (err error) {
+		if i == 0 {
+			if listed, err = r.l.store.List(ctx, prefix, after); err != nil {
+				err = fmt.Errorf("%w: %w", ErrStore, err)
+			}
+		} else if known.Number > 0 {
+			at, err = r.l.stored(ctx, known.Number)
+		}
+		return err
+	})
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrStore, err)
+		return err
+	}
+	if known.Number > 0 {
+		r.hold(known.Number, at)
 	}
 	switch {
 	case len(listed) == 0 && known.Number == 0:

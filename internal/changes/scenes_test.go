@@ -312,3 +312,18 @@ func TestLostPart(t *testing.T) {
 		t.Errorf("with all: got %v %v, want %v", at, err, r.newest)
 	}
 }
+
+// A minute in which nothing happened asks the store for one list and one object.
+func TestIdleMinute(t *testing.T) {
+	w := started(t)
+	w.set(t, "p active 0", "key-1")
+	for range 3 {
+		w.store.read, w.store.lists = map[string]int{}, 0
+		if err := w.log.CatchUp(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if w.store.lists != 1 || len(w.store.read) != 1 || w.store.read[name(2)] != 1 {
+		t.Errorf("got %d lists and reads of %v, want one and change 2", w.store.lists, w.store.read)
+	}
+}
