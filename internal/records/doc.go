@@ -81,7 +81,8 @@
 // unregistered callers an hour, 16,384 in all; an environment learns of that by the reply
 // to its batch. It lists 8,192 callers in each ranking and state, and has streams of about
 // 8,192 denials and 16,384 sets of ids, and a quarter of that for unregistered callers. An
-// hour in which 10^5 new addresses make 10^6 denied calls takes 36 MiB.
+// hour in which 10^5 new addresses make 10^6 denied calls takes 36 MiB. A caller that is
+// seen once takes 770 bytes, and one that calls in each minute of an hour 1.2 KB.
 //
 // A ranking may lack a third of what each environment counted of a caller, since it is
 // written when that has grown by half. Readers order three times as many callers as they

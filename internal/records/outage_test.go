@@ -192,3 +192,33 @@ func TestParse(t *testing.T) {
 		}
 	}
 }
+
+// A caller takes a bounded part of Valkey's memory: one that is seen once, and one that
+// calls in every minute of an hour.
+func TestBytesOfACaller(t *testing.T) {
+	const callers = 1000 // as many as a batch has
+	for _, v := range []struct {
+		name    string
+		minutes int
+		most    float64
+	}{{"once", 1, 1000}, {"each minute", 60, 1500}} {
+		s := measured(t)
+		clock := &clock{now: recent()}
+		r := NewRecorder(clock.Now)
+		before := s.figures().memory
+		for minute := range v.minutes {
+			clock.set(recent().Add(time.Duration(minute) * time.Minute))
+			for i := range callers {
+				r.Record(allowed(fmt.Sprintf("%022d", i), clock.Now()))
+			}
+			if report := r.Flush(t.Context(), s.client); report != (Report{}) {
+				t.Fatalf("flush: %+v", report)
+			}
+		}
+		bytes := (s.figures().memory - before) / callers
+		t.Logf("%s: %.0f bytes a caller", v.name, bytes)
+		if bytes > v.most {
+			t.Errorf("%s: got %.0f bytes a caller, want at most %.0f", v.name, bytes, v.most)
+		}
+	}
+}
