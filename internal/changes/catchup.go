@@ -18,6 +18,8 @@ const (
 	claimFor = 10 * time.Second
 	// partSize is the number of records or entries of lists in a part.
 	partSize = 1000
+	// flush is how many parts are sent at once, so that they end within a client's timeout.
+	flush = 32
 	// group is how many buckets are made again together.
 	group = 16
 )
@@ -198,13 +200,12 @@ func (r *reading) load(ctx context.Context, buckets []int, claim string, force b
 		some, place := r.l.loadRuns(b, claim, states[i], force)
 		parts, places = append(parts, some...), append(places, place)
 	}
-	for _, reply := range r.l.valkey.Run(ctx, loadScript, parts) {
-		if reply.Err != nil { // what is missing then keeps its bucket from being placed
-			err = fmt.Errorf("%w: %w", ErrView, reply.Err)
+	for some := range slices.Chunk(parts, flush) {
+		for _, reply := range r.l.valkey.Run(ctx, loadScript, some) {
+			if reply.Err != nil { // what is missing then keeps its bucket from being placed
+				return fmt.Errorf("%w: %w", ErrView, reply.Err)
+			}
 		}
-	}
-	if err != nil {
-		return err
 	}
 	for i, reply := range r.l.valkey.Run(ctx, loadScript, places) {
 		v := &r.view[buckets[i]]
