@@ -131,8 +131,12 @@ func (l *Log) put(ctx context.Context, began time.Time, c Change) (Change, error
 			return l.decode(c.Number, content)
 		}
 		sent = true // also if the name is taken: an attempt without an answer may have taken it
-		if found, err := l.stored(ctx, c.Number); err == nil && !isMissing(found.bad) {
-			return found, found.bad
+		found, err := l.stored(ctx, c.Number)
+		switch {
+		case err == nil && found.bad == nil:
+			return found, nil
+		case err == nil && !isMissing(found.bad): // it may be this change that is damaged
+			return Change{}, fmt.Errorf("%w: %w", ErrUnknown, found.bad)
 		}
 		l.pause(ctx, retryAfter)
 	}

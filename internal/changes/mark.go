@@ -162,7 +162,7 @@ func (r *Reader) store(ctx context.Context, b int, m Mark) error {
 	}
 	_, err := r.r.write(ctx, r.began, c)
 	if errors.Is(err, ErrUnknown) { // of the edit that waits for it, nothing is saved
-		return fmt.Errorf("%w: mark %s is not stored", ErrStore, m.ID)
+		return fmt.Errorf("%w: mark %s is not stored: %v", ErrStore, m.ID, err) //nolint:errorlint // as said
 	}
 	return err
 }
