@@ -12,6 +12,7 @@ import (
 type shard struct {
 	*data
 	away   int  // steps
+	awayAt int  // step at which it was last away
 	lost   bool // since then it may lack what was acknowledged
 	lostAt int
 	late   []func()

@@ -99,7 +99,9 @@ func (w *world) late() {
 		do()
 	}
 	for _, s := range w.shards {
-		s.away = max(0, s.away-1)
+		if s.away > 0 {
+			s.away, s.awayAt = s.away-1, w.now
+		}
 		if n := len(s.late); n > 0 && s.away == 0 && w.rnd.Float64() < .1 {
 			do := s.late[n-1]
 			s.late = s.late[:n-1]

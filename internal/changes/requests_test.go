@@ -178,6 +178,9 @@ func (w *world) acknowledged(id string, began int, receipt Receipt) {
 	for b := range worldParts {
 		// A bucket that knows the removed change, or a later one, says so.
 		at := w.at(b)
+		if s := w.shardOfBucket(b); s.awayAt >= began || s.lostAt >= began {
+			continue // the writer did not hear of it
+		}
 		if w.refilled && n == w.gone && receipt.InForce && at.Number >= n &&
 			at.Hash != w.changes[at.Number].hash {
 			w.fault("%s was acknowledged as the removed change %d, and bucket %d is at %v", id, n, b, at)

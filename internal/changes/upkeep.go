@@ -46,6 +46,10 @@ func (r *reading) catchUp(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("bucket %d: %w", b, v.err))
 			continue
 		}
+		if v.at.Number < r.newest.Number { // the log grew while it was made again, or it was lost anew
+			errs = append(errs, fmt.Errorf("%w: bucket %d is at change %d", ErrView, b, v.at.Number))
+			continue
+		}
 		if len(marked[b].marks) == 0 {
 			continue
 		}
