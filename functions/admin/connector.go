@@ -136,14 +136,8 @@ func (c *connector) run(ctx context.Context, a *attempt) {
 func newDashboard(
 	ctx context.Context, c settings, settings server.Config, client valkey.Client, log *slog.Logger,
 ) (http.Handler, error) {
-	logins, err := throttle.New(client)
-	if err != nil {
-		return nil, err
-	}
-	owners, err := throttle.NewOwners(client)
-	if err != nil {
-		return nil, err
-	}
+	logins := throttle.New(client)
+	owners := throttle.NewOwners(client)
 	keys, sessions := registry.NewStore(client, c.pepper), session.NewStore(client, c.SessionIdle)
 	keys.ForeignKeys = c.ForeignKeys
 	checker := enforce.NewChecker(client, c.pepper)

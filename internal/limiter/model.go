@@ -1,332 +1,495 @@
 package limiter
 
 import (
+	"cmp"
+	"maps"
+	"math/bits"
 	"slices"
+	"sort"
 	"time"
 )
 
-// Model is the limiter without I/O: the state of one subject, and the step of the script
-// in Go. The scripts are its translation, and tests compare them. Package decide uses it
-// while Valkey is unavailable. The zero value is a subject
-// that never called. A Model is not safe for concurrent use.
-//
-// A state is a list of parts, one for each section that a program of the subject ever
-// named and that may still count something. A part is found by its identity, not by its
-// place. So a list of limits that comes back finds what it counted:
-//
-//   - Parts that a step's program names come first when the state is rewritten. The others
-//     stay as they are until they expire, at most two windows after their last call.
-//   - A state has at most maxParts parts. Of more, those that expire first go.
-//   - A log keeps the longest window of its programs until no program has named that window
-//     for its length. A log that gets a longer window has what the shorter one held.
-//   - A new part starts with what the others know of its window: the calls of a log, or the
-//     count of a part whose window is not longer (see seed).
-//
-// A state in Valkey has this layout. Integers are big-endian, times are microseconds since
-// 1970 unless stated otherwise.
-//
-//	1 byte   stateVersion
-//	1 byte   number of parts
-//	2 bytes  length of the head: these four bytes and the entries of the parts
-//	for each log an entry of 56 bytes:
-//	  11 identity: 1 kind (sectionID.kindByte), 4 calls per slot, 6 bytes per slot
-//	   4 time since when it counts every call (seconds since 1970; 0 for always)
-//	   6 longest window
-//	   3 number of slots to keep
-//	   4 time of the latest slot that it dropped while that counted (seconds since 1970;
-//	     0 for none)
-//	   7 base: time of the newest slot at the last rewrite
-//	   7 offset: how far its clock is ahead of a server's clock that stepped back
-//	   3 room (slots)
-//	   1 number of deficits
-//	   4 time since when no program has named the window (seconds since 1970; 0 for none)
-//	   3 used slots
-//	   3 calls of the newest slot
-//	for each other part an entry of 30 bytes:
-//	  11 identity: 1 kind, 4 calendar of a fixed window or limit of a token bucket,
-//	     6 window, or a hash of a calendar's time zone
-//	   4 time since when it counts every call, as above
-//	   7 start of the window; of a token bucket: when it is full
-//	   4 previous count; of a token bucket: when it is full, parts of a microsecond
-//	   4 count; of a token bucket: the calls that it dropped since it was full
-//	for each log, in the order of the entries: its slots, then its deficits
-//
-// A slot has the low bits of the time of its latest call, and its top bit is set. Slots
-// are in time order. A deficit has 11 bytes: 7 time, 4 calls.
-type Model struct{ parts []part }
-
+// The constants of the algorithm; the scripts have the same.
 const (
-	maxParts = 32 // a program names at most 24: 8 limits in shadow mode with their enforced twins, 8 counted
-	seeds    = 64 // the calls of a new log are taken over in at most so many lumps
+	part  = 500     // a merged entry stands for at most a 500th of what came after it
+	least = 24      // a log of fewer entries is not rewritten
+	piece = 300     // the most entries that one rewrite reads
+	reach = 1 << 38 // the cost that a log knows; totals are modulo 4 * reach
+
+	never = -1 // the wait of a cost above its limit
 )
 
-// part is a section's part of a state. Times are microseconds since 1970.
-type part struct {
-	sectionID
-	since int64 // seconds since 1970; 0 if it has counted every call in its window
+// Model is the limiter without Valkey: the scripts are its translation, with the same
+// names in the same order. The zero value has counted nothing. A Model reads no clock,
+// and is not safe for concurrent use.
+type Model struct {
+	states map[string]state // by key
+	full   int              // the number of states at which those that have ended go
 
-	// Of a log:
-	width    int64     // bytes per slot
-	span     int64     // longest window
-	keep     int64     // number of slots to keep: older ones decide nothing
-	dropped  int64     // time of the latest slot dropped while it counted (seconds); 0 for none
-	idle     int64     // since when no program has named span (seconds since 1970); 0 for none
-	base     int64     // time of the newest slot when the state was last rewritten
-	room     int64     // number of slots that the stored part can hold
-	offset   int64     // how far the log's clock is ahead of a server's clock that stepped back
-	slots    []int64   // time of the latest call of each slot, oldest first
-	fill     int64     // calls of the newest slot; the others stand for a whole group
-	deficits []deficit // calls missing in slots that are not the newest
-	// Of a counter or fixed window:
-	start     int64 // start of the current window
-	prev, cur int64 // cost counted in the previous and in the current window
-	// Of a token bucket: when it is full, at whole + part/limit
-	whole, part int64
-	excess      int64 // calls that it dropped since it was full, because it owed too much
+	part, least, piece int64 // tests change the constants
 }
 
-// Step is one step on a Model.
-type Step struct {
-	Now    time.Time // the server's time
-	Limits []Limit   // decide
-	// Counted only count: the limits that an override replaces. They deny nothing.
-	Counted []Limit
-	// Cost is taken if it is positive, and given back if it is negative. With 0 the step
-	// evaluates a cost of 1 and changes nothing.
-	Cost int64
-	// Calls is the number of calls that are given back. A cost is taken by one call.
-	Calls int64
-	// Taken is when the cost was taken that is given back.
-	Taken time.Time
-	// Spared is a mask of limits in shadow mode to which nothing is given back.
-	Spared byte
-	// Force takes the cost even where it does not fit. It counts as no call.
-	Force bool
+// state is a log or a small state.
+type state interface {
+	newest() int64 // the instant of the latest call that it counted
+	ends() int64   // when it counts nothing any more, if nobody calls
 }
 
-// Take decides about cost at the instant now, and takes it if every enforced limit admits
-// it. The limits may differ from call to call. Its only error is ErrCost, as for
-// Limiter.Take.
-func (m *Model) Take(now time.Time, limits []Limit, cost int64) (Decision, error) {
-	if err := checkCost(cost, limits); err != nil {
-		return Decision{}, err
-	}
-	return m.Step(Step{Now: now, Limits: limits, Cost: cost}), nil
+// log is a list of entries, oldest first: a time, and the total of what was counted up to
+// and including it. Only differences of totals matter. The first entry is the end of what
+// was cut off; in a new log it is a microsecond before the first call.
+type log struct {
+	part, least, piece int64
+
+	began         int64 // when the present period began
+	keep, number  int64 // the longest window and the largest number named since the period before
+	keep2, num2   int64 // the same, named in the present period
+	full          int64 // the number of entries at which a piece is rewritten
+	next          int64 // the entry with which that piece begins
+	times, totals []int64
 }
 
-// Peek returns the Decision of a Take of cost 1, but takes nothing.
-func (m *Model) Peek(now time.Time, limits []Limit) Decision {
-	return m.Step(Step{Now: now, Limits: limits})
+func (l *log) newest() int64 { return l.times[len(l.times)-1] }
+
+// ends returns two periods after the present one began.
+func (l *log) ends() int64 { return l.began + 2*l.keep }
+
+// after returns what was counted after entry i.
+func (l *log) after(i int) int64 { return l.totals[len(l.totals)-1] - l.totals[i] }
+
+// findTime returns the first entry from i on that is later than an instant.
+func (l *log) findTime(i int, since int64) int {
+	return i + sort.Search(len(l.times)-i, func(k int) bool { return l.times[i+k] > since })
 }
 
-// Refund gives back cost, and calls, that were taken at the instant taken. It returns the
-// Decision of a Peek, with Unreturned. See Limiter.Refund and Step.Spared.
-func (m *Model) Refund(now time.Time, limits []Limit, cost, calls int64, taken time.Time,
-	spared byte) Decision {
-	return m.Step(Step{Now: now, Limits: limits, Cost: -cost, Calls: calls, Taken: taken, Spared: spared})
+// findAfter returns the first entry from i on after which at most left was counted.
+func (l *log) findAfter(i int, left int64) int {
+	return i + sort.Search(len(l.times)-i, func(k int) bool { return l.after(i+k) <= left })
 }
 
-// step is a Step in progress.
-type step struct {
-	Step
-	now      int64 // microseconds
-	take     int64 // cost to evaluate
-	sections []section
-	of       []int      // index of each limit's section
-	parts    []part     // of each section
-	others   []part     // parts that no section names
-	stored   []part     // all parts before the step
-	windows  [][2]int64 // of each counter and fixed window: start and end
-	recorded []bool     // the part has recorded the cost
-	changed  bool       // the state must be written even if the call is denied
-	rewrite  bool       // the state must be rewritten: its layout changes
+// ask returns what a limit has left, and two instants: when the cost fits, and when the
+// limit has more left. They are 0 if the cost fits now and if nothing is used. What was
+// counted up to reset does not count.
+func (l *log) ask(r Rate, cost, now, reset int64) (left, fits, more int64) {
+	first := l.findTime(1, max(now-r.Window, reset))
+	left = r.Number - l.after(first-1)
+	if left < r.Number { // more is left when the oldest call leaves; what is owed must leave first
+		k := l.findAfter(first, min(r.Number-left, r.Number)-1)
+		more = min(l.times[k]+r.Window, l.ends())
+	}
+	if cost > r.Number {
+		fits = never
+	} else if cost > max(left, 0) { // a cost of 0 fits, whatever is owed
+		k := l.findAfter(first, r.Number-cost)
+		fits = min(l.times[k]+r.Window, l.ends())
+	}
+	return left, fits, more
 }
 
-// Step makes a step. A denied step changes the model only if a limit counts denied calls,
-// the list of limits has changed or the clock stepped back.
-func (m *Model) Step(in Step) Decision {
-	s := &step{Step: in, now: in.Now.UnixMicro(), take: max(1, in.Cost), stored: m.parts}
-	s.open()
-	if in.Cost < 0 {
-		unreturned := s.giveBack()
-		d := s.usage(1)
-		d.Unreturned = unreturned
-		s.store(m)
-		return d
+// name remembers a window and a number. A period is as long as the longest window. So a
+// window is kept for its whole length after it was last named, and is gone two later.
+func (l *log) name(window, number, now int64) {
+	if now-l.began >= l.keep {
+		l.began, l.keep, l.number, l.keep2, l.num2 = now, l.keep2, l.num2, 0, 0
 	}
-	d := s.usage(s.take)
-	if in.Cost == 0 {
-		return d
-	}
-	recorded := false
-	exceeded := Exceeded(d.Limits)
-	for i, sec := range s.sections {
-		beyond := sec.shadow && exceeded&(1<<slices.Index(s.of, i)) != 0
-		if s.Force || sec.kind == attemptsKind || d.Allowed && !beyond {
-			s.recorded[i] = s.record(i)
-			recorded = recorded || s.recorded[i]
-		}
-	}
-	if recorded {
-		after := s.usage(s.take)
-		after.Allowed = d.Allowed
-		if d.Allowed {
-			for i := range after.Limits {
-				after.Limits[i].RetryAfter = d.Limits[i].RetryAfter
-			}
-		}
-		d = after
-	}
-	if recorded || s.changed {
-		s.store(m)
-	}
-	return d
+	l.keep, l.keep2 = max(l.keep, window), max(l.keep2, window)
+	l.number, l.num2 = max(l.number, number), max(l.num2, number)
 }
 
-// open finds or makes the part of each section, and advances it to the time of the step.
-func (s *step) open() {
-	s.sections, s.of = sectionsOf(s.Limits, s.Counted)
-	s.parts = make([]part, len(s.sections))
-	s.windows = make([][2]int64, len(s.sections))
-	s.recorded = make([]bool, len(s.sections))
-	named := make([]bool, len(s.stored))
-	for i, sec := range s.sections {
-		if sec.kind == counterKind || sec.kind == fixedKind {
-			s.windows[i][0], s.windows[i][1] = sec.period(s.now)
-		}
-		j := slices.IndexFunc(s.stored, func(p part) bool { return p.sectionID == sec.sectionID })
-		if j < 0 {
-			s.parts[i] = s.newPart(sec, s.windows[i][0])
-			s.changed, s.rewrite = s.changed || len(s.stored) > 0, true
-			continue
-		}
-		named[j] = true
-		s.parts[i] = s.stored[j]
-		if sec.kind.isLog() {
-			s.openLog(&s.parts[i], sec)
-		} else {
-			s.changed = s.parts[i].advance(s.now, s.windows[i][0]) || s.changed
-		}
+// add counts a cost now. A settlement leaves the rewrite to the next call.
+func (l *log) add(cost, now, reset int64, settles bool) {
+	if len(l.times) == 0 {
+		l.times, l.totals, l.full = []int64{now - 1}, []int64{0}, l.least
 	}
-	for j, p := range s.stored {
-		if !named[j] {
-			s.others = append(s.others, p)
-		}
+	end := len(l.times) - 1
+	if settles {
+		cost = min(cost, 4*reach-1<<32-l.after(0))
 	}
-}
-
-// store replaces the model's parts by those of the step. A rewrite encodes logs anew and
-// drops parts that have expired.
-func (s *step) store(m *Model) {
-	if s.rewrite {
-		for i := range s.parts {
-			if p := &s.parts[i]; p.kind.isLog() {
-				p.encode(s)
-			}
-		}
-		var others []part
-		for _, p := range s.others {
-			if p.expires() > s.now {
-				others = append(others, p)
-			}
-		}
-		for len(s.parts)+len(others) > maxParts {
-			first := 0
-			for i := range others {
-				if others[i].expires() < others[first].expires() {
-					first = i
-				}
-			}
-			others = slices.Delete(others, first, first+1)
-		}
-		m.parts = slices.Concat(s.parts, others)
+	total := l.totals[end] + cost
+	if l.times[end] == now && end > 0 {
+		l.totals[end] = total
+	} else {
+		l.times, l.totals = append(l.times, now), append(l.totals, total)
+	}
+	if settles {
 		return
 	}
-	// In place: each part stays where it is.
-	m.parts = slices.Clone(s.stored)
-	for i := range m.parts {
-		for j, p := range s.parts {
-			if p.sectionID == m.parts[i].sectionID && (s.recorded[j] || s.changed) &&
-				(!p.kind.isLog() || len(p.slots) > 0) {
-				m.parts[i] = p
+	if l.after(0) > 2*reach {
+		l.next, l.full = 0, 0
+	}
+	if int64(len(l.times)) >= l.full {
+		l.rewrite(now, reset)
+	}
+}
+
+// rewrite merges neighbours in the next piece of the log, and drops entries that stand
+// for nothing, because their calls were given back. With the first piece it cuts off what
+// the longest remembered window does not reach. A merged entry has the time of its latest
+// call: it counts a little too long, never too short. The present limits are not asked,
+// so one that comes back finds entries as fine as it needs.
+func (l *log) rewrite(now, reset int64) {
+	first, cut, count := int(l.next), 0, len(l.times)
+	if first == 0 {
+		first = max(l.findTime(0, max(now-l.keep, reset))-1, 0)
+		if l.after(first) > reach {
+			first = l.findAfter(first, reach) - 1
+			l.totals[first] = l.totals[count-1] - reach
+		}
+		cut = first
+	}
+	// From exact on nothing merges, and nothing is dropped if there are no more entries
+	// than what they stand for.
+	exact, enough := count, min(l.number, 2*l.part)
+	if k := l.findAfter(first+1, enough-1); int64(count-k) <= enough {
+		exact = k
+	}
+	last := min(first+int(l.piece), exact-1)
+	var times, totals []int64
+	for end := last; end > first; {
+		start := end - 1
+		if l.totals[end] != l.totals[start] {
+			after := l.after(end)
+			for start > first && (after >= l.number || l.part*(l.totals[end]-l.totals[start-1]) <= after) {
+				start--
+			}
+			times, totals = append(times, l.times[end]), append(totals, l.totals[end])
+		}
+		end = start
+	}
+	slices.Reverse(times)
+	slices.Reverse(totals)
+	read := int64(1 + len(times))
+	l.next = int64(first-cut) + read - 1
+	if last == exact-1 {
+		l.next, read = 0, read+int64(count-exact)
+	}
+	l.times = slices.Concat(l.times[cut:first+1], times, l.times[last+1:])
+	l.totals = slices.Concat(l.totals[cut:first+1], totals, l.totals[last+1:])
+	l.full = max(l.least, int64(len(l.times))+read*9/10)
+}
+
+// give gives back cost of the call made at an instant, at most what its entry stands for.
+// It returns what it gave back: what the log does not know stays counted.
+func (l *log) give(cost, at int64) int64 {
+	k := l.findTime(0, at-1) // merged or not, this entry has the call
+	if k == 0 || k == len(l.times) {
+		return 0
+	}
+	cost = min(cost, l.totals[k]-l.totals[k-1])
+	for i := k; i < len(l.totals); i++ {
+		l.totals[i] -= cost
+	}
+	return cost
+}
+
+// small is the state of a counter, a token bucket or a fixed window.
+type small struct {
+	first    int64 // the instant of the first call
+	last     int64 // the instant of the latest call
+	start    int64 // when its fixed window began
+	previous int64 // what a counter counted in the window before
+	count    int64 // what was counted in the present window, or has not drained from the bucket
+	parts    int64 // what else has not drained, in parts of 1/window
+	end      int64 // two windows after the latest call
+}
+
+func (c *small) newest() int64 { return c.last }
+func (c *small) ends() int64   { return c.end }
+
+// roll brings a small state to the instant now, which is not before its latest call. It
+// returns when the present window ends.
+func (c *small) roll(s *State, now, reset int64) (end int64) {
+	if c.first <= reset {
+		c.previous, c.count, c.parts = 0, 0, 0
+	}
+	switch s.Algorithm {
+	case TokenBucket:
+		drained, parts := muldiv(min(now-c.last, 2*s.Window), s.Number, s.Window)
+		c.count, c.parts = c.count-drained, c.parts-parts
+		if c.parts < 0 {
+			c.count, c.parts = c.count-1, c.parts+s.Window
+		}
+		if c.count < 0 || now-c.last >= 2*s.Window {
+			c.count, c.parts = 0, 0
+		}
+	case Counter:
+		start := now - now%s.Window
+		if c.last < start-s.Window {
+			c.previous, c.count = 0, 0
+		} else if c.last < start {
+			c.previous, c.count = c.count, 0
+		}
+		c.start, end = start, start+s.Window
+	default:
+		c.start, end = s.period(now)
+		if c.last < c.start {
+			c.count = 0
+		}
+	}
+	return end
+}
+
+// ask is log.ask for a small state.
+func (c *small) ask(s *State, r Rate, cost, now, reset int64) (left, fits, more int64) {
+	p := *c
+	end := p.roll(s, now, reset)
+	left = r.Number - p.count
+	if p.parts > 0 {
+		left--
+	}
+	if s.Algorithm == Counter {
+		weighted, rest := muldiv(end-now, p.previous, s.Window)
+		left -= weighted
+		if rest > 0 {
+			left--
+		}
+	}
+	if left < r.Number {
+		more = p.fits(s, r, max(left, 0)+1, now, end)
+	}
+	if cost > r.Number {
+		fits = never
+	} else if cost > max(left, 0) { // a cost of 0 fits, whatever is owed
+		fits = p.fits(s, r, cost, now, end)
+	}
+	return left, fits, more
+}
+
+// fits returns when a cost fits that does not fit now.
+func (c *small) fits(s *State, r Rate, cost, now, end int64) int64 {
+	over := c.count + cost - r.Number
+	switch {
+	case s.Algorithm == FixedWindow:
+		return end
+	case s.Algorithm == TokenBucket:
+		if over >= 2*s.Number {
+			return c.end
+		}
+		wait, rest := muldiv(s.Window, over, s.Number)
+		return min(now+wait+(rest+c.parts+s.Number-1)/s.Number, c.end)
+	case over <= 0: // as soon as less of the previous window overlaps
+		overlap, _ := muldiv(s.Window, -over, c.previous)
+		return end - overlap
+	default:
+		overlap, _ := muldiv(s.Window, r.Number-cost, c.count)
+		return end + s.Window - overlap
+	}
+}
+
+// add counts a cost now.
+func (c *small) add(s *State, cost, now, reset int64) {
+	if c.end == 0 {
+		c.first, c.last = now, now
+	}
+	c.roll(s, now, reset)
+	if c.first <= reset {
+		c.first = now
+	}
+	c.last, c.count = now, min(c.count+cost, 2*reach)
+	c.end = now + 2*s.Window
+}
+
+// give gives back cost of the call made at an instant, and returns what it gave back.
+func (c *small) give(s *State, cost, at, now, reset int64) int64 {
+	if at < c.first || at > c.last || c.first <= reset {
+		return 0
+	}
+	switch s.Algorithm {
+	case TokenBucket: // all that drained since may have been this call's
+		p := *c
+		p.roll(s, now, reset)
+		drained, rest := muldiv((now-at)%s.Window, s.Number, s.Window)
+		drained += min((now-at)/s.Window, cost) * s.Number
+		if rest > 0 {
+			drained++
+		}
+		cost = max(0, min(cost-drained, p.count))
+		c.count -= cost
+	case Counter:
+		start := c.last - c.last%s.Window
+		switch {
+		case at >= start:
+			cost = min(cost, c.count)
+			c.count -= cost
+		case at >= start-s.Window:
+			cost = min(cost, c.previous)
+			c.previous -= cost
+		default:
+			return 0
+		}
+	default:
+		if at < c.start {
+			return 0
+		}
+		cost = min(cost, c.count)
+		c.count -= cost
+	}
+	return cost
+}
+
+// mark is the record of a call that will be settled.
+type mark struct{ end int64 }
+
+func (r mark) newest() int64 { return 0 }
+func (r mark) ends() int64   { return r.end }
+
+// find returns the state of a key at an instant of the server's clock. It returns nil if
+// there is none, if it has ended.
+func (m *Model) find(key string, clock int64) state {
+	p := m.states[key]
+	if p == nil || p.ends() <= clock {
+		return nil
+	}
+	return p
+}
+
+// put makes the state of a key. Now and then it removes those that have ended.
+func (m *Model) put(key string, p state, clock int64) {
+	if len(m.states) >= m.full {
+		maps.DeleteFunc(m.states, func(_ string, p state) bool { return p.ends() <= clock })
+		m.full = 2*len(m.states) + least
+	}
+	if m.states == nil {
+		m.states = map[string]state{}
+	}
+	m.states[key] = p
+}
+
+// add counts a cost in a state now, and makes the state if there is none.
+func (m *Model) add(s *State, cost, now, clock, reset int64, settles bool) state {
+	p := m.find(s.Key, clock)
+	if p == nil {
+		p = &small{}
+		if s.Algorithm == Log {
+			p = &log{part: cmp.Or(m.part, part), least: cmp.Or(m.least, least), piece: cmp.Or(m.piece, piece)}
+		}
+		m.put(s.Key, p, clock)
+	}
+	if l, ok := p.(*log); ok {
+		l.name(s.Window, s.Number, now)
+		l.add(cost, now, reset, settles)
+	} else {
+		p.(*small).add(s, cost, now, reset)
+	}
+	return p
+}
+
+// answers returns the answers of the limits of a state, as a reply has them, and whether
+// the cost fits all of them.
+func (s *State) answers(p state, now, clock, reset int64) (answers []int64, fits bool) {
+	fits = true
+	for _, r := range s.Rates {
+		left, wait, more := r.Number, int64(0), int64(0)
+		switch p := p.(type) {
+		case *log:
+			left, wait, more = p.ask(r, s.Cost, now, reset)
+		case *small:
+			left, wait, more = p.ask(s, r, s.Cost, now, reset)
+		default:
+			if s.Cost > r.Number {
+				wait = never
 			}
 		}
-	}
-}
-
-// expires returns the time from which a part counts nothing, if it is not used.
-func (p *part) expires() int64 {
-	switch p.kind {
-	case bucketKind:
-		return p.whole + 1
-	case counterKind:
-		return p.start + 2*p.window
-	case fixedKind:
-		return p.start + p.length()
-	default:
-		return p.base - p.offset + 2*p.span
-	}
-}
-
-// length returns the greatest length of a fixed window.
-func (p *part) length() int64 {
-	if p.group != 0 {
-		return Calendar(p.group).Longest().Microseconds()
-	}
-	return p.window
-}
-
-// advance advances a part that is not a log to the time now. start is that of the present
-// window. It reports whether the part must therefore be stored, because the clock stepped
-// back.
-func (p *part) advance(now, start int64) (moved bool) {
-	switch p.kind {
-	case counterKind:
-		return p.roll(now)
-	case bucketKind:
-		// A longer debt is from before the clock stepped back.
-		if d := p.debt(now); d.compare(debt{whole: 2 * p.window}) > 0 {
-			p.setDebt(now, debt{whole: 2 * p.window})
-			return true
+		if wait > 0 {
+			wait -= clock
 		}
-		return false
-	default:
-		moved = start < p.start
-		if start > p.start {
-			p.cur = 0
+		if more > 0 {
+			more -= clock
 		}
-		p.start = start
-		return moved
+		fits = fits && wait == 0
+		answers = append(answers, left, wait, more)
 	}
+	return answers, fits
 }
 
-// maxCount is the largest count of a counter or fixed window, which a settlement and the
-// calls under an override can raise above the limit.
-const maxCount = 2 * MaxRequests
-
-// record adds the step's cost to section i. It reports false if the section does not count
-// it.
-func (s *step) record(i int) bool {
-	sec, p, cost := s.sections[i], &s.parts[i], s.Cost
-	if sec.calls {
-		if s.Force {
-			return false
+// step decides a call at an instant of the server's clock, and returns what the scripts
+// reply. If it takes, every state or none takes the cost.
+func (m *Model) step(s Step, clock int64, takes bool) []int64 {
+	states := make([]state, len(s.States))
+	now := max(clock, s.Reset+1) // a call has one instant in all states
+	for i, c := range s.States {
+		if p := m.find(c.Key, clock); p != nil {
+			states[i] = p
+			now = max(now, p.newest())
 		}
-		cost = 1
 	}
-	switch {
-	case sec.kind.isLog():
-		s.admit(p, sec, cost)
-	case sec.kind == bucketKind:
-		p.charge(s.now, cost)
-	default:
-		p.cur = min(p.cur+cost, maxCount)
+	passed, took := int64(1), int64(0)
+	answers := make([][]int64, len(s.States))
+	fits := make([]bool, len(s.States))
+	for i := range s.States {
+		c := &s.States[i]
+		answers[i], fits[i] = c.answers(states[i], now, clock, s.Reset)
+		if !fits[i] && c.Fate&Shadow == 0 {
+			passed = 0
+		}
 	}
-	return true
+	for i := range s.States {
+		c := &s.States[i]
+		counts := c.Fate&Attempts != 0 || passed == 1 && (c.Fate&Shadow == 0 || fits[i])
+		if !takes || !counts || c.Cost == 0 {
+			continue
+		}
+		took |= 1 << i
+		p := m.add(c, c.Cost, now, clock, s.Reset, false)
+		answers[i], _ = c.answers(p, now, clock, s.Reset) // a denied attempt waits for itself, too
+		for k := 1; passed == 1 && fits[i] && k < len(answers[i]); k += replyAnswer {
+			answers[i][k] = 0
+		}
+	}
+	if takes && passed == 1 && s.Record != "" {
+		m.put(s.Record, mark{clock + s.RecordFor.Microseconds()}, clock)
+	}
+	return slices.Concat([]int64{passed, now, clock, took}, slices.Concat(answers...))
 }
 
-// micros converts microseconds to a Duration; 0 if they are negative.
-func micros(us int64) time.Duration { return time.Duration(max(0, us)) * time.Microsecond }
+// give settles a call at an instant of the server's clock. It returns what each state
+// gave back or was charged, or nothing if the call has no record, because it is settled.
+func (m *Model) give(s Settlement, clock int64) []int64 {
+	if s.Record != "" {
+		if m.find(s.Record, clock) == nil {
+			return nil
+		}
+		delete(m.states, s.Record)
+	}
+	reply := make([]int64, len(s.Changes))
+	now := max(clock, s.Reset+1) // a settlement, too, has one instant in all states
+	for _, c := range s.Changes {
+		if p := m.find(c.Key, clock); p != nil {
+			now = max(now, p.newest())
+		}
+	}
+	for i := range s.Changes {
+		c := &s.Changes[i]
+		p := m.find(c.Key, clock)
+		if c.By > 0 {
+			m.add(&c.State, c.By, now, clock, s.Reset, true)
+			reply[i] = c.By
+		} else if l, ok := p.(*log); ok && s.At > s.Reset {
+			reply[i] = l.give(-c.By, s.At)
+		} else if small, ok := p.(*small); ok && s.At > s.Reset {
+			reply[i] = small.give(&c.State, -c.By, s.At, now, s.Reset)
+		}
+	}
+	return reply
+}
 
-// seconds converts a time in microseconds to seconds, rounded up.
-func seconds(us int64) int64 { return (us + 999_999) / 1_000_000 }
+// Take takes the cost of a call from all of its limits, or from none.
+func (m *Model) Take(s Step, now time.Time) (Decision, error) {
+	return s.Decision(m.step(s, now.UnixMicro(), true))
+}
+
+// Look decides a call as Take does, and takes nothing.
+func (m *Model) Look(s Step, now time.Time) (Decision, error) {
+	return s.Decision(m.step(s, now.UnixMicro(), false))
+}
+
+// Settle settles a call. It returns what each state gave back or was charged, in the order
+// of the changes; nothing if the call is settled already.
+func (m *Model) Settle(s Settlement, now time.Time) []int64 { return m.give(s, now.UnixMicro()) }
+
+// muldiv returns a*b/d and the remainder, for a and d up to 2^46 and a quotient below 2^53.
+func muldiv(a, b, d int64) (quotient, rest int64) {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	q, r := bits.Div64(hi, lo, uint64(d))
+	return int64(q), int64(r)
+}

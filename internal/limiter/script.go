@@ -1,99 +1,235 @@
 package limiter
 
 import (
+	"context"
 	_ "embed" // the scripts
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/lua"
 )
 
 var (
-	//go:embed lua/prelude.lua
+	//go:embed prelude.lua
 	preludeLua string
-	//go:embed lua/fast.lua
-	fastLua string
-	//go:embed lua/open.lua
+	//go:embed open.lua
 	openLua string
-	//go:embed lua/evaluate.lua
-	evaluateLua string
-	//go:embed lua/rare.lua
-	rareLua string
-	//go:embed lua/take.lua
-	takeLua string
-	//go:embed lua/giveback.lua
-	giveBackLua string
-	//go:embed lua/reply.lua
-	replyLua string
+	//go:embed ask.lua
+	askLua string
+	//go:embed add.lua
+	addLua string
+	//go:embed step.lua
+	stepLua string
+	//go:embed give.lua
+	giveLua string
 )
 
-// clockLua sets now to the server's time in microseconds since 1970, for the whole
-// script.
-const clockLua = "local t = call('TIME')\nlocal now = t[1] * 1000000 + t[2]\n"
+// clockLua sets clock to the server's time.
+const clockLua = "local t = call('TIME')\nlocal clock = t[1] * 1000000 + t[2]\n"
 
-// fetchLua reads the state, or its first 2,048 bytes. reply is nil until the step is
-// made.
-const fetchLua = "local s = call('GETRANGE', key, '0', '2047')\nlocal reply\n"
-
-// Script returns the text of a Lua script that makes one step. head runs first; the local
-// now has the server's time (microseconds since 1970). head must set the locals key, prog,
-// counted, cost, calls and taken, which the header of open.lua describes. tail runs last;
-// the local reply then has the encoded Decision, for ParseReply.
-func Script(head, tail string) string {
-	return preludeLua + clockLua + head + "\n" + stepLua() + tail
+// StepScript returns the text of a script that makes one step. head runs first, when the
+// local clock has the server's time. It sets the locals that the headers of open.lua and
+// step.lua describe: reset, list, first, record and keep. tail runs last, and returns the
+// local reply, for Step.Decision.
+func StepScript(head, tail string) string {
+	take := strings.Replace(stepLua, addMark, addLua, 1)
+	return preludeLua + clockLua + head + openLua + askHead + askLua + take +
+		"if again then\n" + askLua + "end\n" + askTail + tail
 }
 
-// StepFunction returns Lua code that defines `local function step(key, prog, cost, taken,
-// counted, calls)`, for a script that makes several steps, each on another key. The
-// function returns the encoded Decision, for ParseReply. The header of open.lua describes
-// the arguments; the last two may be left out. All steps of a script happen at one
-// instant, the local now.
-func StepFunction() string { return preludeLua + clockLua + function("step", stepLua()) }
-
-// LookFunction returns Lua code that defines `local function look(key, prog, cost)`, which
-// returns the encoded Decision of a Take that takes nothing. It follows StepFunction. Its
-// code has no command that writes.
-func LookFunction() string { return function("look", lookStepLua()) }
-
-func function(name, body string) string {
-	return "local function " + name + "(key, prog, cost, taken, counted, calls)\n" +
-		"counted, calls = counted or '', calls or 0\n" + body + "return reply\nend\n"
+// LookScript returns the text of a script that decides as StepScript does, and has no
+// command that writes. head sets reset, list and first.
+func LookScript(head, tail string) string {
+	return preludeLua + clockLua + head + openLua + askHead + askLua + askTail + tail
 }
 
-// stepLua returns the whole step: the fast one, and the general one where that leaves
-// reply nil.
-func stepLua() string {
-	return fetchLua + "do\n" + fastLua + "end\nif not reply then\n" + openLua + rareLua + evaluateLua +
-		takeLua + giveBackLua + replyLua + "end\n"
+// GiveScript returns the text of a script that settles one call. head sets the locals that
+// the headers of open.lua and give.lua describe: reset, list, at, record and first.
+func GiveScript(head, tail string) string {
+	return preludeLua + clockLua + head + openLua + strings.Replace(giveLua, addMark, addLua, 1) + tail
 }
 
-func lookStepLua() string { return fetchLua + openLua + rareLua + evaluateLua + replyLua }
+const (
+	addMark = "-- add.lua\n"
+	askHead = "local reply, passed, attempts, again = {0, now, clock, 0}, true, false, nil\n"
+	askTail = "if passed then reply[1] = 1 end\n"
+)
 
-// takeHead is the head of takeScript.
-const takeHead = "local key, prog, counted, cost, calls, taken = KEYS[1], ARGV[1], '', 1, 0, 0\n" +
-	"if ARGV[2] ~= '1' then\n" +
-	"  cost, calls, taken = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])\n" +
-	"end\n" +
-	"if ARGV[5] then counted = ARGV[5] end"
-
-// lookHead is the head of lookScript.
-const lookHead = "local key, prog, counted, cost, taken = KEYS[1], ARGV[1], '', tonumber(ARGV[2]), 0"
+// The heads of the scripts that know no caller. KEYS are the states and, if ARGV[3] is not
+// 0, the record before them. ARGV[1] is the list, ARGV[2] reset, ARGV[3] how long a step
+// keeps the record (milliseconds), ARGV[4] the instant of the call that is settled.
+const (
+	lookHead = "local list, reset, first = ARGV[1], tonumber(ARGV[2]), 1\n"
+	bothHead = lookHead + "local keep, record = tonumber(ARGV[3]), false\n" +
+		"if keep > 0 then first, record = 2, KEYS[1] end\n"
+	stepHead    = bothHead
+	giveHead    = bothHead + "local at = tonumber(ARGV[4])\n"
+	returnReply = "return reply"
+)
 
 var (
-	takeScript = lua.New(TakeScript)
-	lookScript = lua.NewReadOnly(LookScript)
+	stepScript = lua.New(func() string { return StepScript(stepHead, returnReply) })
+	lookScript = lua.NewReadOnly(func() string { return LookScript(lookHead, returnReply) })
+	giveScript = lua.New(func() string { return GiveScript(giveHead, returnReply) })
 )
 
-// TakeScript returns the text of the script that a Limiter runs. KEYS[1] is the state,
-// ARGV[1] the Program, and ARGV[2] the cost; a negative cost is given back. For a cost
-// other than 1, ARGV[3] is the number of calls to give back and ARGV[4] when the cost was
-// taken (microseconds since 1970), or -1 to take it even where it does not fit. ARGV[5] is
-// a Program whose limits only count. The script returns an encoded Decision, for
-// ParseReply.
-func TakeScript() string { return Script(takeHead, "return reply") }
+// Bits of a state's first byte, beside its algorithm.
+const (
+	attemptsBit = 4
+	shadowBit   = 8
+	periodsBit  = 16
+	chargedBit  = 32
+)
 
-// LookScript returns the text of a script that evaluates a cost and takes nothing. It has
-// no command that writes, so EVALSHA_RO runs it. KEYS[1] is the state, ARGV[1] the
-// Program, ARGV[2] the cost; 0 evaluates a cost of 1. The script returns an encoded
-// Decision, for ParseReply.
-func LookScript() string {
-	return preludeLua + clockLua + lookHead + "\n" + lookStepLua() + "return reply"
+// List encodes the states for the scripts; open.lua has the layout.
+func (s Step) List() string {
+	b := []byte{0}
+	if slices.ContainsFunc(s.States, func(p State) bool { return p.Algorithm != Log }) {
+		b[0] = 1
+	}
+	for _, p := range s.States {
+		mode := p.mode()
+		if p.Fate&Attempts != 0 {
+			mode |= attemptsBit
+		}
+		if p.Fate&Shadow != 0 {
+			mode |= shadowBit
+		}
+		b = p.append(b, mode, p.Cost)
+		for _, r := range p.Rates {
+			b = binary.BigEndian.AppendUint32(b, uint32(r.Number))
+			b = appendInt(b, r.Window, 6)
+		}
+	}
+	return valkey.BinaryString(b)
 }
+
+// Keys returns the keys of the states.
+func (s Step) Keys() []string {
+	keys := make([]string, len(s.States))
+	for i, p := range s.States {
+		keys[i] = p.Key
+	}
+	return keys
+}
+
+// List encodes the changes for give.lua, as open.lua describes it.
+func (s Settlement) List() string {
+	b := []byte{0}
+	if slices.ContainsFunc(s.Changes, func(c Change) bool { return c.Algorithm != Log }) {
+		b[0] = 1
+	}
+	for _, c := range s.Changes {
+		mode := c.mode()
+		if c.By > 0 {
+			mode |= chargedBit
+		}
+		b = c.append(b, mode, max(c.By, -c.By))
+	}
+	return valkey.BinaryString(b)
+}
+
+// Keys returns the keys of the states.
+func (s Settlement) Keys() []string {
+	keys := make([]string, len(s.Changes))
+	for i, c := range s.Changes {
+		keys[i] = c.Key
+	}
+	return keys
+}
+
+func (s *State) mode() byte {
+	mode := byte(s.Algorithm)
+	if s.Periods != (Periods{}) {
+		mode |= periodsBit
+	}
+	return mode
+}
+
+// append appends a state to a list, without its limits.
+func (s *State) append(b []byte, mode byte, cost int64) []byte {
+	b = append(b, mode, byte(len(s.Rates)))
+	b = binary.BigEndian.AppendUint32(b, uint32(cost))
+	b = binary.BigEndian.AppendUint32(b, uint32(s.Number))
+	b = appendInt(b, s.Window, 6)
+	if s.Periods != (Periods{}) {
+		for _, p := range s.Periods {
+			b = appendInt(b, p, 7)
+		}
+	}
+	return b
+}
+
+// appendInt appends the lowest bytes of an integer, big-endian.
+func appendInt(b []byte, v int64, bytes int) []byte {
+	for shift := 8 * (bytes - 1); shift >= 0; shift -= 8 {
+		b = append(b, byte(v>>shift))
+	}
+	return b
+}
+
+// Take takes the cost of a call from all of its limits, or from none. Any error means that
+// no decision was made; the cost may have been taken.
+func Take(ctx context.Context, client valkey.Client, s Step) (Decision, error) {
+	keys, keep := s.Keys(), s.RecordFor.Milliseconds()
+	if s.Record == "" {
+		keep = 0
+	} else {
+		keys = append([]string{s.Record}, keys...)
+	}
+	return s.run(stepScript.Do(ctx, client, keys, []string{s.List(), number(s.Reset), number(keep)}))
+}
+
+// Look decides a call as Take does, with a script that cannot write.
+func Look(ctx context.Context, client valkey.Client, s Step) (Decision, error) {
+	return s.run(lookScript.Do(ctx, client, s.Keys(), []string{s.List(), number(s.Reset)}))
+}
+
+// LookMany decides calls of several subjects as Look does, in one flush.
+func LookMany(ctx context.Context, client valkey.Client, steps []Step) ([]Decision, error) {
+	runs := make([]lua.Run, len(steps))
+	for i, s := range steps {
+		runs[i] = lua.Run{Keys: s.Keys(), Args: []string{s.List(), number(s.Reset)}}
+	}
+	decisions := make([]Decision, len(steps))
+	for i, result := range lookScript.DoMany(ctx, client, runs) {
+		var err error
+		if decisions[i], err = steps[i].run(result); err != nil {
+			return nil, err
+		}
+	}
+	return decisions, nil
+}
+
+func (s Step) run(result valkey.ValkeyResult) (Decision, error) {
+	reply, err := result.AsIntSlice()
+	if err != nil {
+		return Decision{}, fmt.Errorf("limiter: take: %w", err)
+	}
+	return s.Decision(reply)
+}
+
+// Settle settles a call. It returns what each state gave back or was charged, in the order
+// of the changes; nothing if the call is settled already.
+func Settle(ctx context.Context, client valkey.Client, s Settlement) ([]int64, error) {
+	keys, marked := s.Keys(), "0"
+	if s.Record != "" {
+		keys, marked = append([]string{s.Record}, keys...), "1"
+	}
+	reply, err := giveScript.Do(ctx, client, keys,
+		[]string{s.List(), number(s.Reset), marked, number(s.At)}).AsIntSlice()
+	if err != nil {
+		return nil, fmt.Errorf("limiter: settle: %w", err)
+	}
+	if len(reply) != 0 && len(reply) != len(s.Changes) {
+		return nil, fmt.Errorf("%w: %d integers for %d states", ErrReply, len(reply), len(s.Changes))
+	}
+	return reply, nil
+}
+
+func number(v int64) string { return strconv.FormatInt(v, 10) }

@@ -1,293 +1,206 @@
 package limiter
 
 import (
-	"context"
-	"fmt"
-	"slices"
+	"errors"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/valkey-io/valkey-go"
-	"pgregory.net/rapid"
-
 	"tidegate/internal/testing/valkeytest"
 )
 
-// fastOnly returns a script whose general step is replaced by an error.
-func fastOnly(t testing.TB, source string) string {
+// stores are the servers that the scripts run on.
+func stores(t *testing.T, test func(t *testing.T, url string)) {
+	t.Run("valkey", func(t *testing.T) { test(t, valkeytest.Start(t)) })
+	t.Run("embedded", func(t *testing.T) { test(t, valkeytest.Embedded(t)) })
+}
+
+func newStep(t testing.TB, limits ...Applied) Step {
 	t.Helper()
-	general := openLua + rareLua + evaluateLua + takeLua + giveBackLua + replyLua
-	if !strings.Contains(source, general) {
-		t.Fatal("the script does not contain the general step")
+	s, err := NewStep(limits)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return strings.Replace(source, general, "error('this step needs the general one')\n", 1)
+	return s
 }
 
-// drawFastLimits draws limits that fast.lua handles.
-func drawFastLimits(t *rapid.T) []Limit {
-	only := rapid.IntRange(-1, len(Algorithms())-1).Draw(t, "only")
-	limits := make([]Limit, rapid.SampledFrom([]int{1, 2, 3, 3, 4, 8}).Draw(t, "limits"))
-	for i := range limits {
-		l := Limit{Requests: smallRequests.Draw(t, "requests"), Window: fastWindows.Draw(t, "window"),
-			Calls: rapid.IntRange(0, 4).Draw(t, "calls") == 0}
-		if l.Algorithm = Algorithm(max(0, only)); only < 0 {
-			l.Algorithm = rapid.SampledFrom(Algorithms()).Draw(t, "algorithm")
+// A cost of 3 is taken from two limits or from none, given back once, and charged.
+func TestTakeAndSettle(t *testing.T) {
+	stores(t, func(t *testing.T, url string) {
+		client, ctx := connectTo(t, url), t.Context()
+		s := newStep(t, Applied{Limit: exactly(10, time.Hour), Count: "{k}calls", Cost: 3},
+			Applied{Limit: kindOf(FixedWindow, 5, 24*time.Hour), Count: "{k}calls", Cost: 3})
+		s.Record, s.RecordFor = "{k}record", time.Minute
+		d, err := Take(ctx, client, s)
+		if err != nil || !d.Allowed || len(d.Taken) != 2 ||
+			d.Limits[0].Remaining != 7 || d.Limits[1].Remaining != 2 {
+			t.Fatalf("got %+v, %v", d, err)
 		}
-		if l.Algorithm == Log && len(limits) <= 4 && rapid.Bool().Draw(t, "grouped") {
-			l.Requests, l.Slots = rapid.Int64Range(65, 900).Draw(t, "requests"), MinSlots
+		denied, err := Take(ctx, client, s)
+		if err != nil || denied.Allowed || denied.Binding() != 1 || len(denied.Taken) != 0 ||
+			denied.Limits[0].Remaining != 7 || denied.Limits[0].Denies() {
+			t.Fatalf("got %+v, %v", denied, err)
 		}
-		limits[i] = l
-	}
-	if _, of := sectionsOf(limits, nil); !slices.IsSorted(of) { // limits of one section are neighbours
-		slices.SortStableFunc(limits, func(a, b Limit) int {
-			return strings.Compare(sectionOrder(a), sectionOrder(b))
-		})
-	}
-	return limits
-}
-
-// sectionOrder returns a text that sorts limits of one section together.
-func sectionOrder(l Limit) string {
-	id := l.section().sectionID
-	return fmt.Sprintf("%d %t %d %d", id.kind, id.calls, id.group, id.window)
-}
-
-var fastWindows = rapid.SampledFrom([]time.Duration{
-	time.Millisecond, 7 * time.Millisecond, time.Second, time.Minute, 17 * time.Minute, 24 * time.Hour,
-	4 * 24 * time.Hour,
-})
-
-// playFast makes events that fast.lua handles: calls and the passing of time, without
-// edits, refunds or clock steps.
-func (h *history) playFast(t *rapid.T) {
-	for range rapid.IntRange(1, 80).Draw(t, "calls") {
-		window := h.limits[rapid.IntRange(0, len(h.limits)-1).Draw(t, "which")].Window
-		switch rapid.IntRange(0, 11).Draw(t, "event") {
-		case 0:
-			h.now = h.now.Add(rapid.SampledFrom([]time.Duration{window - time.Microsecond, window, 3 * window,
-				1000 * window}).Draw(t, "leap"))
-		case 1, 2, 3:
-			h.now = h.now.Add(time.Duration(rapid.Int64Range(0, window.Microseconds()/5).Draw(t,
-				"forward")) * time.Microsecond)
-		case 4:
-			h.step(t, rapid.Int64Range(1, min(1000, h.smallestLimit())).Draw(t, "cost"))
-		case 5:
-			h.step(t, 0)
-		default:
-			h.step(t, 1)
+		settlement := d.Settle()
+		settlement.Record = s.Record
+		settlement.Changes[0].By, settlement.Changes[1].By = -2, 4
+		for i, want := range []string{"2 4", ""} {
+			given, err := Settle(ctx, client, settlement)
+			if err != nil || len(given) != 2-2*i {
+				t.Fatalf("settlement %d: got %v, want %q, %v", i, given, want, err)
+			}
 		}
-	}
-}
-
-// The fast step alone decides as the model does, from the first call on.
-func TestFastStepEqualsModel(t *testing.T) {
-	client := connect(t, valkeytest.Start(t))
-	script, n := valkey.NewLuaScript(clockedSource(t, fastOnly(t, TakeScript()))), 0
-	rapid.Check(t, func(rt *rapid.T) {
-		n++
-		h := &history{client: client, script: script, key: "h" + strconv.Itoa(n),
-			now: time.Unix(1_800_000_000, 0), taken: time.Unix(1, 0)}
-		h.limits, h.unforced = drawFastLimits(rt), true
-		h.playFast(rt)
-		client.Do(t.Context(), client.B().Del().Key(h.key).Key(h.key+":expiry").Build())
+		look, err := Look(ctx, client, s)
+		if err != nil || look.Limits[0].Remaining != 9 || look.Limits[1].Owed != 2 || len(look.Taken) != 0 {
+			t.Fatalf("got %+v, %v", look, err)
+		}
 	})
 }
 
-// The fast step alone decides the most common limits, also while an override replaces
-// others and beside parts of lists that are gone. A denial writes nothing.
-func TestFastStepOfCommonLimits(t *testing.T) {
-	clock := newClocked(t)
-	whole := clock.script
-	fast := valkey.NewLuaScript(clockedServer + fastOnly(t, Script(takeHead, "return {reply, life, writes}")))
-	for _, limits := range [][]Limit{
-		{{Requests: 5, Window: time.Second}},
-		{{Requests: 50, Window: time.Second}, {Requests: 5_000, Window: time.Hour}},
-		{{Requests: 640, Window: time.Second, Slots: MinSlots}},
-		{{Requests: 5, Window: time.Second, Algorithm: Counter}, {Requests: 5, Window: time.Second}},
-		{{Requests: 5, Window: time.Second, Algorithm: TokenBucket}},
-		{{Requests: 5, Window: time.Second, Algorithm: FixedWindow}},
-		{{Requests: 5, Window: time.Second, Calls: true}, {Requests: 50, Window: time.Second}},
+// The script that looks cannot write, and a settlement of a young call does not rewrite
+// its log.
+func TestWhatScriptsWrite(t *testing.T) {
+	url := valkeytest.Start(t)
+	client, ctx := connectTo(t, url), t.Context()
+	s := newStep(t, Applied{Limit: exactly(100_000, time.Hour), Count: "{k}calls", Cost: 1})
+	var d Decision
+	for range 3000 {
+		var err error
+		if d, err = Take(ctx, client, s); err != nil || !d.Allowed {
+			t.Fatal(d, err)
+		}
+	}
+	if _, err := Settle(ctx, client, d.Settle()); err != nil { // loads the script
+		t.Fatal(err)
+	}
+	valkeytest.Ask(t, url, "CONFIG", "RESETSTAT")
+	if d, err := Take(ctx, client, s); err != nil {
+		t.Fatal(err)
+	} else if _, err := Settle(ctx, client, d.Settle()); err != nil {
+		t.Fatal(err)
+	}
+	if info := valkeytest.Ask(t, url, "INFO", "commandstats"); strings.Contains(info, "cmdstat_set:") ||
+		strings.Contains(info, "cmdstat_get:") {
+		t.Errorf("a settlement read or wrote a whole log:\n%s", info)
+	}
+	if text := LookScript("", ""); strings.Contains(text, "'SET") || strings.Contains(text, "'APPEND") ||
+		strings.Contains(text, "'DEL") || strings.Contains(text, "'PEXPIRE") {
+		t.Error("the script that looks has a command that writes")
+	}
+}
+
+// Keys live as long as their states, and no longer.
+func TestLife(t *testing.T) {
+	url := valkeytest.Start(t)
+	client, ctx := connectTo(t, url), t.Context()
+	life := func(key string) time.Duration {
+		ms, err := strconv.Atoi(valkeytest.Ask(t, url, "PTTL", key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(ms) * time.Millisecond
+	}
+	near := func(key string, want time.Duration) {
+		t.Helper()
+		if got := life(key); got > want+time.Millisecond || got < want-20*time.Second {
+			t.Errorf("%s lives %s, want %s", key, got, want)
+		}
+	}
+	take := func(limits ...Applied) {
+		if d, err := Take(ctx, client, newStep(t, limits...)); err != nil || !d.Allowed {
+			t.Fatal(d, err)
+		}
+	}
+	log := func(window time.Duration) Applied {
+		return Applied{Limit: exactly(1000, window), Count: "{k}calls", Cost: 1}
+	}
+	take(log(time.Hour))
+	near("{k}calls", 2*time.Hour)
+	take(log(time.Minute))
+	near("{k}calls", 2*time.Hour)
+	take(log(10 * time.Hour))
+	near("{k}calls", 20*time.Hour)
+	for range 60 { // rewrites
+		take(log(time.Minute))
+	}
+	near("{k}calls", 20*time.Hour)
+	for _, a := range []Algorithm{Counter, TokenBucket, FixedWindow} {
+		l := Applied{Limit: kindOf(a, 10, time.Hour), Count: "{k}calls", Cost: 1}
+		take(l)
+		near(newStep(t, l).States[0].Key, 2*time.Hour)
+	}
+}
+
+// A damaged state counts as none, and no script fails on it.
+func TestDamagedStates(t *testing.T) {
+	url := valkeytest.Start(t)
+	client, ctx := connectTo(t, url), t.Context()
+	limits := []Applied{{Limit: exactly(10, time.Hour), Count: "{k}calls", Cost: 1},
+		{Limit: kindOf(Counter, 10, time.Hour), Count: "{k}calls", Cost: 1}}
+	s := newStep(t, limits...)
+	for size := range 3000 {
+		if size > 120 && size%97 > 0 {
+			continue
+		}
+		for _, fill := range []string{"\x00", "\x01", "\xff"} {
+			for _, key := range s.Keys() {
+				valkeytest.Ask(t, url, "SET", key, strings.Repeat(fill, size))
+			}
+			if d, err := Take(ctx, client, s); err != nil {
+				t.Fatalf("%d bytes %x: %v", size, fill, err)
+			} else if _, err := Settle(ctx, client, d.Settle()); err != nil {
+				t.Fatalf("%d bytes %x: %v", size, fill, err)
+			}
+		}
+	}
+}
+
+// NewStep refuses what cannot be one step.
+func TestNewStepRefuses(t *testing.T) {
+	bucket := kindOf(TokenBucket, 5, time.Minute)
+	daily := Limit{Requests: 1, Algorithm: FixedWindow, Calendar: Day}
+	other := bucket
+	other.Requests = 6
+	for name, limits := range map[string][]Applied{
+		"no count":        {{Limit: exactly(1, time.Hour), Cost: 1}},
+		"a bar":           {{Limit: exactly(1, time.Hour), Count: "a|b", Cost: 1}},
+		"a negative cost": {{Limit: exactly(1, time.Hour), Count: "a", Cost: -1}},
+		"a large cost":    {{Limit: exactly(1, time.Hour), Count: "a", Cost: MaxRequests + 1}},
+		"two costs": {{Limit: exactly(1, day), Count: "a", Cost: 1},
+			{Limit: exactly(2, day), Count: "a", Cost: 2}},
+		"two buckets":       {{Limit: bucket, Count: "a", Cost: 1}, {Limit: other, Count: "a", Cost: 1}},
+		"no periods":        {{Limit: daily, Count: "a"}},
+		"periods of no day": {{Limit: exactly(1, time.Hour), Count: "a", Periods: Periods{1, 2, 3, 4}}},
 	} {
-		for _, gone := range []bool{false, true} {
-			s := clock.subject()
-			s.counted = []Limit{{Requests: 9, Window: time.Minute}, {Requests: 9, Window: time.Minute,
-				Algorithm: FixedWindow}}
-			var model Model
-			step := func() {
-				t.Helper()
-				s.now = s.now.Add(9 * time.Millisecond)
-				want := model.Step(Step{Now: s.now, Limits: s.limits, Counted: s.counted, Cost: 1})
-				if got := s.do(t, 1); fmt.Sprint(got) != fmt.Sprint(want) {
-					s.fail(t, "got %+v, want %+v", got, want)
-				}
-				if s.script == fast && want.Allowed != (s.writes > 0) {
-					s.fail(t, "got %d writes, allowed %t", s.writes, want.Allowed)
-				}
-			}
-			s.script = whole
-			if gone {
-				s.limits = []Limit{{Requests: 3, Window: time.Minute, Algorithm: TokenBucket}}
-				step()
-				s.counted = nil
-			}
-			s.limits = limits
-			for len(s.log) < 5 { // then a log has room for the calls that follow
-				step()
-			}
-			for s.script = fast; len(s.log) < 10; {
-				step()
-			}
+		if _, err := NewStep(limits); !errors.Is(err, ErrStep) {
+			t.Errorf("%s: got %v", name, err)
 		}
 	}
 }
 
-// twoSteps makes a step on each of two keys. The second step's arguments follow ARGV[6],
-// the clock.
-const twoSteps = `
-local first = step(KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[3]))
-return {first, step(KEYS[2], ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[10]), ARGV[11], tonumber(ARGV[9]))}`
-
-// Two steps in one script, on two keys, reply and store the same as two scripts.
-func TestStepFunctionEqualsSeparateSteps(t *testing.T) {
-	clock := newClocked(t)
-	script := valkey.NewLuaScript(clockedServer + "\n" + StepFunction() + twoSteps)
-	ctx := t.Context()
-	rapid.Check(t, func(t *rapid.T) {
-		pair := [2]*subject{clock.subject(drawLimits(t)...), clock.subject(drawLimits(t)...)}
-		for range events(t) {
-			var args [2][]string
-			for i, s := range pair {
-				s.now = pair[0].now
-				s.command(t, "DEL", "together"+number(int64(i)))
-				if s.bytes(t) != "" {
-					s.command(t, "COPY", s.key, "together"+number(int64(i)))
-				}
-				cost := rapid.SampledFrom([]int64{1, 1, 1, 0, s.cost(t), -s.cost(t)}).Draw(t, "cost")
-				args[i] = s.args(t, s.now, cost)
-			}
-			together, err := script.Exec(ctx, clock.client, []string{"together0", "together1"},
-				append(args[0], args[1]...)).AsStrSlice()
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i, s := range pair {
-				s.checkSame(t, args[i], together[i], "together"+number(int64(i)))
-			}
-			s := pair[rapid.IntRange(0, 1).Draw(t, "subject")]
-			switch rapid.IntRange(0, 15).Draw(t, "edited") {
-			case 0:
-				s.edit(t)
-			case 1: // an override begins, or ends
-				s.limits, s.counted = s.counted, s.limits
-				if len(s.limits) == 0 {
-					s.limits = drawLimits(t)
-				}
-			}
-			s.advance(t)
-			pair[0].now = s.now
-		}
-	})
-}
-
-// checkSame makes a step on the subject alone. It compares reply and state with those of
-// the same step in a script with another one; key has that state.
-func (s *subject) checkSame(t rapid.TB, args []string, reply, key string) {
-	t.Helper()
-	alone, err := s.script.Exec(context.Background(), s.client, []string{s.key}, args).ToArray()
-	if err != nil {
-		t.Fatal(err)
+// Periods follow the calendar of a time zone, and go on beyond what a step brought.
+func TestPeriods(t *testing.T) {
+	now := time.Date(2026, 3, 29, 12, 0, 0, 0, time.UTC) // summer time began in Berlin
+	p := PeriodsOf(Day, "Europe/Berlin", now)
+	if hours := (p[2] - p[1]) / 3_600_000_000; hours != 23 {
+		t.Errorf("the day has %d hours", hours)
 	}
-	if want, _ := alone[0].ToString(); reply != want {
-		t.Fatalf("%v: got reply %x, want %x as alone", s.limits, reply, want)
-	}
-	if d, err := ParseReply([]byte(reply), s.limits); err == nil && d.Allowed {
-		s.taken = s.now
-	}
-	state, err := s.client.Do(context.Background(), s.client.B().Get().Key(key).Build()).ToString()
-	if err != nil && !valkey.IsValkeyNil(err) {
-		t.Fatal(err)
-	}
-	if want := s.bytes(t); state != want {
-		t.Fatalf("%v: got state %x, want %x as alone", s.limits, state, want)
-	}
-}
-
-// The step function returns a special reply for a cost above the limit, and the script
-// continues with its next step.
-func TestStepFunctionCostTooHigh(t *testing.T) {
-	clock := newClocked(t)
-	script := valkey.NewLuaScript(clockedServer + "\n" + StepFunction() + twoSteps)
-	a, b := clock.subject(Limit{Requests: 2, Window: 1e9}), clock.subject(Limit{Requests: 3, Window: 1e9})
-	replies, err := script.Exec(t.Context(), clock.client, []string{a.key, b.key},
-		append(a.args(t, a.now, 3), b.args(t, b.now, 3)...)).AsStrSlice()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !ReplyCostTooHigh([]byte(replies[0])) {
-		t.Errorf("first step: got reply %x, want cost too high", replies[0])
-	}
-	if d, err := ParseReply([]byte(replies[1]), b.limits); err != nil || !d.Allowed {
-		t.Errorf("second step: got %v, %v, want allowed", d, err)
-	}
-}
-
-// A look has the decision of the model's Peek and changes nothing, after edits and clock
-// steps too. The server runs it with EVAL_RO, which refuses a script that writes.
-func TestLookEqualsPeek(t *testing.T) {
-	clock := newClocked(t)
-	source := preludeLua + "local now = tonumber(ARGV[2])\n" + function("look", lookStepLua()) +
-		"return look(KEYS[1], ARGV[1], 0, 0)"
-	for _, text := range []string{LookFunction(), LookScript()} {
-		for _, command := range []string{"'SET", "'PEXPIRE", "'DEL"} {
-			if strings.Contains(text, command) {
-				t.Errorf("the text of a look has %s", command)
-			}
+	s := State{Periods: Periods{100, 110, 130, 160}}
+	for at, want := range map[int64][2]int64{100: {100, 110}, 129: {110, 130}, 159: {130, 160},
+		160: {160, 190}, 250: {250, 280}, 249: {220, 250}, 99: {90, 100}, 90: {90, 100}, 89: {80, 90}} {
+		if start, end := s.period(at); [2]int64{start, end} != want {
+			t.Errorf("%d: got %d to %d, want %v", at, start, end, want)
 		}
 	}
-	ctx := t.Context()
-	rapid.Check(t, func(t *rapid.T) {
-		s := clock.subject(drawLimits(t)...)
-		var model Model
-		for range events(t) {
-			before := s.bytes(t)
-			reply, err := s.client.Do(ctx, s.client.B().EvalRo().Script(source).Numkeys(1).
-				Key(s.key).Arg(s.compiled(t), number(s.now.UnixMicro())).Build()).ToString()
-			if err != nil {
-				s.fail(t, "look: %v", err)
-			}
-			got, err := ParseReply([]byte(reply), s.limits)
-			if want := model.Peek(s.now, s.limits); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
-				s.fail(t, "got %+v, %v, want %+v", got, err, want)
-			}
-			if after := s.bytes(t); after != before {
-				s.fail(t, "a look changed the state from %x to %x", before, after)
-			}
-			switch rapid.IntRange(0, 3).Draw(t, "event") {
-			case 0:
-				s.edit(t)
-			case 1:
-				s.advance(t)
-			default:
-				cost := s.cost(t)
-				s.do(t, cost)
-				model.Step(Step{Now: s.now, Limits: s.limits, Cost: cost})
-			}
-		}
-	})
 }
 
-// LookScript runs with EVAL_RO as it is shipped.
-func TestLookScriptIsReadOnly(t *testing.T) {
-	program, err := Compile([]Limit{{Requests: 9, Window: time.Minute}}, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := connect(t, valkeytest.Start(t))
-	reply, err := client.Do(t.Context(), client.B().EvalRo().Script(LookScript()).Numkeys(1).Key("k").
-		Arg(string(program), "0").Build()).ToString()
-	if err != nil || len(reply) != replyHead+replyUsage {
-		t.Errorf("got %x, %v, want a reply", reply, err)
+// A reply of another length is an error.
+func TestUnexpectedReply(t *testing.T) {
+	s := newStep(t, Applied{Limit: exactly(1, time.Hour), Count: "a", Cost: 1})
+	for _, reply := range [][]int64{nil, {1, 2, 3, 0}, {1, 2, 3, 0, 1, 0, 0, 0}} {
+		if _, err := s.Decision(reply); !errors.Is(err, ErrReply) {
+			t.Errorf("%v: got %v", reply, err)
+		}
 	}
 }

@@ -103,18 +103,50 @@ type Caller struct {
 
 // Applied lists the limits that apply to a call of a caller, those of the caller first.
 func (p *Policy) Applied(caller Caller, call *Call) []Applied {
+	return On(p.Candidates(caller), caller.Address, call)
+}
+
+// On returns those of the candidates that apply to a call, with its values and costs.
+// address says whether the call has an address that can be read.
+func On(candidates []Applied, address bool, call *Call) []Applied {
 	var all []Applied
-	add := func(l Limit, source Source, index int, replaced bool) {
-		if a, ok := p.apply(l, source, index, caller, call); ok {
-			a.CountsOnly = replaced
+	for _, a := range candidates {
+		if a.Who == EachAddress && !address {
+			continue
+		}
+		if a, ok := a.on(call); ok {
 			all = append(all, a)
 		}
 	}
+	return all
+}
+
+// Standing lists the limits that may apply to calls of a caller: those of each caller and,
+// for a caller in a group, of each group. Their counts have no values of a call.
+func (p *Policy) Standing(caller Caller) []Applied {
+	return slices.DeleteFunc(p.Candidates(caller), func(a Applied) bool {
+		return !a.Who.OfCaller() && a.Who != EachGroup
+	})
+}
+
+// Candidates lists the limits that may apply to a call of a caller, those of the caller
+// first. Their counts have no values of a call, and they have no costs.
+func (p *Policy) Candidates(caller Caller) []Applied {
+	var all []Applied
+	add := func(l Limit, source Source, index int, replaced bool) {
+		if l.Lifted || l.Who == EachGroup && caller.Group == "" {
+			return
+		}
+		a := Applied{Limit: l, Source: source, Index: index, Count: p.count(l, source, caller),
+			CountsOnly: replaced}
+		if caller.Plan != nil && source == FromPlan {
+			a.PlanID = caller.Plan.ID
+		}
+		all = append(all, a)
+	}
 	if caller.InForce {
 		for i, l := range caller.Override {
-			if !l.Lifted {
-				add(l, caller.Source, i, false)
-			}
+			add(l, caller.Source, i, false)
 		}
 	}
 	if caller.Plan != nil {
@@ -151,15 +183,9 @@ func (l Limit) replaces(other Limit) bool {
 		l.Unit == other.Unit && l.On == other.On && slices.Equal(l.Except, other.Except) && !l.Shadow
 }
 
-// apply returns the limit as it applies to a call; ok is false if it does not.
-func (p *Policy) apply(l Limit, source Source, index int, caller Caller, call *Call) (a Applied, ok bool) {
-	a = Applied{Limit: l, Source: source, Index: index, Count: p.count(l, source, caller)}
-	if caller.Plan != nil && source == FromPlan {
-		a.PlanID = caller.Plan.ID
-	}
-	if l.Who == EachGroup && caller.Group == "" || l.Who == EachAddress && !caller.Address {
-		return a, false
-	}
+// on returns a candidate as it applies to a call; ok is false if it does not.
+func (a Applied) on(call *Call) (_ Applied, ok bool) {
+	l := a.Limit
 	if l.On != "" {
 		m, under := call.under(l.On)
 		if !under {

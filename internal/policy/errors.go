@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"tidegate/internal/cause"
+	"tidegate/internal/limits"
 )
 
 // Errors that callers distinguish with errors.Is.
@@ -46,6 +47,13 @@ type fieldErrors []FieldError
 func (f *fieldErrors) add(field, problem string) {
 	if problem != "" {
 		*f = append(*f, FieldError{field, problem})
+	}
+}
+
+// addLimits adds what is wrong with limits and routes.
+func (f *fieldErrors) addLimits(errs []limits.FieldError) {
+	for _, e := range errs {
+		f.add(e.Field, e.Message)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/route"
 )
 
@@ -27,17 +27,20 @@ type Key struct {
 	// name of the plan; empty for a Token or Address whose plan depends on the call
 	Plan string `json:"plan"`
 	// Group is the group of an API key, for example a customer; empty for none. Its keys
-	// share the limits per group of their plan. GroupProblem says which names are valid.
+	// share the limits of each group. GroupProblem says which names are valid.
 	Group    string    `json:"group,omitempty"`
 	Status   Status    `json:"status"` // Active or Revoked; in a list also Unreadable
 	Override *Override `json:"override,omitempty"`
-	// Allow has the routes that an API key may call, of those that its plan allows, up to
-	// MaxAllow; empty for all.
-	Allow   []route.Pattern `json:"allow,omitempty"`
+	// Opens has the routes that an API key may call, of those that its plan opens, up to
+	// MaxOpens; empty for all.
+	Opens   []route.Pattern `json:"opens,omitempty"`
 	Expires time.Time       `json:"expires,omitzero"`     // zero: never
 	Banned  time.Time       `json:"bannedUntil,omitzero"` // zero: not banned
 	// Grace is until when the secret before the last rotation is valid; zero: it is not.
-	Grace   time.Time `json:"graceUntil,omitzero"`
+	Grace time.Time `json:"graceUntil,omitzero"`
+	// Reset is when the key was last reset, by Valkey's clock: what it was counted up to then
+	// does not count. Zero: never.
+	Reset   time.Time `json:"reset,omitzero"`
 	Version int64     `json:"version"` // 1 at creation, one more with each edit
 	Created time.Time `json:"created"`
 	Updated time.Time `json:"updated"`
@@ -68,10 +71,12 @@ const (
 	Address Kind = "address" // by a client address; there is a record as for Token
 )
 
-// Override replaces the limits of a key's plan, or of the plans of a group's keys. Without
-// limits it lifts them. The plan's go on counting.
+// Override is a list of limits for one key, or for each key of a group. Each takes the
+// place of the limits of each caller, the plan's or the policy's, with the same on, except,
+// unit and parameter. Without limits it lifts all of the plan's. What it replaces goes on
+// counting.
 type Override struct {
-	Limits []limiter.Limit `json:"limits,omitempty"` // up to limiter.MaxLimits
+	Limits []limits.Limit `json:"limits,omitempty"` // up to limits.MaxPlanLimits
 	// end of the override; zero: none
 	Until  time.Time `json:"until,omitzero"`
 	Reason string    `json:"reason"` // 1 to 200 characters, for people
@@ -90,7 +95,7 @@ type NewKey struct {
 	Tags    []string        `json:"tags,omitempty"`
 	Group   string          `json:"group,omitempty"` // as in Key
 	Expires time.Time       `json:"expires,omitzero"`
-	Allow   []route.Pattern `json:"allow,omitempty"` // as in Key
+	Opens   []route.Pattern `json:"opens,omitempty"` // as in Key
 	// Status is Active or Revoked; empty means Active.
 	Status Status `json:"status,omitempty"`
 	// Value is the key's text if another system made it; empty to generate one.
@@ -103,29 +108,40 @@ func (n NewKey) String() string { return "new key " + n.Name }
 // GoString hides the value as String does.
 func (n NewKey) GoString() string { return n.String() }
 
-// Effective is the limits and the mode that apply to a key at an instant, and where they
-// are from.
+// Effective is what holds for a key at an instant.
 type Effective struct {
-	Limits []limiter.Limit `json:"limits"`
-	Mode   Mode            `json:"mode"`
-	Source string          `json:"source"` // "override" of the key, "group" for its group's, or "plan"
-	Plan   Plan            `json:"plan"`   // of the key, also if an override applies
+	// Limits are those of each caller and of each group that hold for the key: the
+	// override's, the plan's and the policy's.
+	Limits []limits.Limit `json:"limits"`
+	Source string         `json:"source"` // "override" of the key, "group" for its group's, or "plan"
+	Plan   Plan           `json:"plan"`   // of the key, also if an override applies
 
-	Override *Override `json:"-"` // that applies; nil for none
+	Override *Override     `json:"-"` // that applies; nil for none
+	Caller   limits.Caller `json:"-"` // what limits ask of the key
 }
 
-// Effective returns the limits and the mode that apply to k at t. It reports false if no
-// override applies and the plan of EffectivePlan does not exist.
+// Effective returns what holds for k at t. It reports false if the plan of EffectivePlan
+// does not exist.
 func (s *Set) Effective(k Key, t time.Time) (Effective, bool) {
 	p, ok := s.EffectivePlan(k)
-	if o, source := s.OverrideOf(k, t); o != nil {
-		mode := Enforce
-		if len(o.Limits) == 0 {
-			mode = Off
-		}
-		return Effective{o.Limits, mode, source, p, o}, true
+	e := Effective{Plan: p, Source: "plan", Caller: limits.Caller{Group: k.Group}}
+	if ok {
+		plan := p.language()
+		e.Caller.Plan = &plan
 	}
-	return Effective{p.Limits, OrEnforce(p.Mode), "plan", p, nil}, ok
+	if o, source := s.OverrideOf(k, t); o != nil {
+		e.Override, e.Source = o, source
+		e.Caller.Override, e.Caller.InForce, e.Caller.Source = o.Limits, true, limits.FromOverride
+		if source == "group" {
+			e.Caller.Source = limits.FromGroupOverride
+		}
+	}
+	for _, a := range s.Language().Standing(e.Caller) {
+		if !a.CountsOnly {
+			e.Limits = append(e.Limits, a.Limit)
+		}
+	}
+	return e, ok
 }
 
 // OverrideOf returns the override in force for k at t, the key's before its group's, and
@@ -155,24 +171,24 @@ func (s *Set) EffectivePlan(k Key) (Plan, bool) {
 }
 
 // AccessProblem returns the reason why a key may not make a call: its own list or its
-// plan's does not allow the route. It is empty if both do.
+// plan's does not open the route. It is empty if both do.
 func AccessProblem(k Key, plan Plan, call route.Call) string {
 	switch {
-	case !allows(k.Allow, call):
+	case !opens(k.Opens, call):
 		return "the key does not open this route"
-	case !allows(plan.Allow, call):
+	case !opens(plan.Opens, call):
 		return "the plan does not open this route"
 	}
 	return ""
 }
 
-// allows reports whether a list is empty or has a pattern that matches the call. A list
-// that is not valid allows nothing.
-func allows(allow []route.Pattern, call route.Call) bool {
-	if len(allow) == 0 {
+// opens reports whether a list is empty or has a pattern that matches the call. A list that
+// is not valid opens nothing.
+func opens(patterns []route.Pattern, call route.Call) bool {
+	if len(patterns) == 0 {
 		return true
 	}
-	list, err := route.NewList(allow)
+	list, err := route.NewList(patterns)
 	return err == nil && list.Matches(call)
 }
 
@@ -183,7 +199,7 @@ const (
 	MaxTags      = 10
 	MaxTagLen    = 50 // characters of a tag
 	MaxGroupLen  = 64 // bytes of a group's name
-	MaxAllow     = 20 // patterns that a plan or a key allows
+	MaxOpens     = 20 // patterns that a plan or a key opens
 )
 
 // Validate validates an edit of old, the zero Key for a new key, against the Set. It sets
@@ -205,10 +221,10 @@ func (k *Key) Validate(set *Set, old Key) error {
 	if k.PlanNumber == 0 && (k.Kind == APIKey || k.Plan != "") {
 		fields.add("plan", fmt.Sprintf("no plan is named %.100q: create it first", k.Plan))
 	}
-	if k.Kind != APIKey && len(k.Allow) > 0 {
-		fields.add("allow", "is only for API keys: set it on the plan")
+	if k.Kind != APIKey && len(k.Opens) > 0 {
+		fields.add("opens", "is only for API keys: set it on the plan")
 	}
-	fields = append(fields, allowErrors("allow", k.Allow)...)
+	fields = append(fields, opensErrors("opens", k.Opens)...)
 	switch {
 	case k.Group != "" && k.Kind != APIKey:
 		fields.add("group", "is only for API keys: leave it out")
@@ -218,25 +234,30 @@ func (k *Key) Validate(set *Set, old Key) error {
 	fields.add("expires", TimeProblem(k.Expires))
 	fields.add("bannedUntil", TimeProblem(k.Banned))
 	if k.Override != nil && !reflect.DeepEqual(k.Override, old.Override) {
-		fields = append(fields, k.Override.errors("override.", set)...)
+		fields = append(fields, k.Override.errors("override.", set, k)...)
 	}
 	return Invalid(fields)
 }
 
 // Validate validates an override against the Set. It fails with an *InvalidError, whose
 // fields begin with "override.".
-func (o *Override) Validate(set *Set) error { return Invalid(o.errors("override.", set)) }
+func (o *Override) Validate(set *Set) error { return Invalid(o.errors("override.", set, nil)) }
 
-// errors returns the errors of an override; at is the place of its fields, with a final
-// dot.
-func (o *Override) errors(at string, set *Set) []FieldError {
-	fields := fieldErrors(limitErrors(at+"limits", o.Limits, false))
+// errors returns the errors of an override of a key, or of any key if k is nil; at is the
+// place of its fields, with a final dot.
+func (o *Override) errors(at string, set *Set, k *Key) []FieldError {
+	var fields fieldErrors
+	var plan *limits.Plan
+	if k != nil {
+		if p, found := set.EffectivePlan(*k); found {
+			own := p.language()
+			plan = &own
+		}
+	}
+	fields.addLimits(set.Language().OverrideErrors(at+"limits", o.Limits, plan))
 	fields.add(at+"reason", TextProblem(o.Reason, MaxReasonLen))
 	fields.add(at+"until", TimeProblem(o.Until))
-	if len(fields) > 0 {
-		return fields
-	}
-	return costErrors(at+"limits", o.Limits, set.Routes)
+	return fields
 }
 
 // GroupProblem returns the problem of a group's name; empty if it is valid. A valid name

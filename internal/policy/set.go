@@ -1,6 +1,6 @@
-// Package policy is the model of what operators configure: a Set of plans, route rules
-// and limits of all callers, and the Key of one caller with its plan and override. It
-// validates both, and finds the limits that apply to a key. It is pure: it knows no
+// Package policy is the model of what operators configure: a Set of plans, routes and
+// limits of all callers, and the Key of one caller with its plan and override. It
+// validates both, and finds what holds for a key. It is pure: it knows no
 // Valkey and no clock. Package policyset stores it, package registry edits it, package
 // enforce checks calls by it.
 package policy
@@ -8,27 +8,23 @@ package policy
 import (
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
 
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/route"
 )
 
 // Set is the policy set: all configuration except keys. One version covers all of it.
 type Set struct {
-	Version int64   `json:"version"` // 1 after the first save, one more with each save
-	Plans   []Plan  `json:"plans"`
-	Routes  []Route `json:"routes,omitempty"`
-
-	// PerIP limits each client address, masked to the prefix length that the check
-	// function is configured with. Global limits all callers together. Both count every
-	// call except those of exempt addresses.
-	PerIP  Scope `json:"perIP,omitzero"`
-	Global Scope `json:"global,omitzero"`
+	Version int64  `json:"version"` // 1 after the first save, one more with each save
+	Plans   []Plan `json:"plans"`
+	// Limits are those of all callers, whatever their plan. No limit counts calls from
+	// exempt addresses.
+	Limits []limits.Limit `json:"limits,omitempty"`
+	Routes []limits.Route `json:"routes,omitempty"`
 
 	// Deny refuses callers from these networks. Allow, if it is not empty, refuses
 	// callers from all other networks. Callers from Exempt are not limited. The address
@@ -42,8 +38,8 @@ type Set struct {
 	TokenPlan   string `json:"tokenPlan,omitempty"`
 	AddressPlan string `json:"addressPlan,omitempty"`
 
-	// GroupOverrides has the overrides of groups of keys by name. One replaces the limits
-	// of the plans for each key of the group, but not an override of the key itself.
+	// GroupOverrides has the overrides of groups of keys by name. One holds for each key of
+	// the group that has no override itself.
 	GroupOverrides map[string]Override `json:"groupOverrides,omitempty"`
 
 	// NextNumber is the number that the next new plan gets.
@@ -76,13 +72,28 @@ func (s *Set) PlanName(number int) string {
 	return p.Name
 }
 
-// NumberPlans returns next with numbers for its new plans. It fails with an *InvalidError
-// if a plan has a number that no plan of current has, or that another plan has, or if no
-// number is left.
-func NumberPlans(next Set, current *Set) (*Set, error) {
-	next.Plans = slices.Clone(next.Plans)
+// Language returns the plans, limits and routes of the set as package limits reads them.
+// A plan's ID is its number.
+func (s *Set) Language() *limits.Policy {
+	p := &limits.Policy{Plans: make([]limits.Plan, len(s.Plans)), Limits: s.Limits, Routes: s.Routes}
+	for i, plan := range s.Plans {
+		p.Plans[i] = plan.language()
+	}
+	return p
+}
+
+func (p *Plan) language() limits.Plan {
+	return limits.Plan{ID: strconv.Itoa(p.Number), Name: p.Name, Limits: p.Limits}
+}
+
+// Identify returns next with numbers for its new plans and IDs for its new routes. A route
+// without an ID is the one of current with its name, if there is one. Identify fails with
+// an *InvalidError if a plan has a number, or a route an ID, that none of current has, or
+// that another has too, or if no number is left.
+func Identify(next Set, current *Set) (*Set, error) {
+	next.Plans, next.Routes = slices.Clone(next.Plans), slices.Clone(next.Routes)
 	next.NextNumber = max(current.NextNumber, 1)
-	var fields []FieldError
+	var fields fieldErrors
 	seen := map[int]bool{}
 	for i := range next.Plans {
 		p := &next.Plans[i]
@@ -90,117 +101,73 @@ func NumberPlans(next Set, current *Set) (*Set, error) {
 			p.Number = next.NextNumber
 			next.NextNumber++
 		} else if _, known := current.PlanByNumber(p.Number); !known || seen[p.Number] {
-			fields = append(fields, FieldError{fmt.Sprintf("plans[%d].number", i),
-				fmt.Sprintf("is %d: leave it out for a new plan", p.Number)})
+			fields.add(fmt.Sprintf("plans[%d].number", i),
+				fmt.Sprintf("is %d: leave it out for a new plan", p.Number))
 		}
 		seen[p.Number] = true
 	}
 	if next.NextNumber > MaxNumber+1 {
-		fields = append(fields, FieldError{"plans",
-			fmt.Sprintf("%d plans were created already: edit one instead", MaxNumber)})
+		fields.add("plans", fmt.Sprintf("%d plans were created already: edit one instead", MaxNumber))
 	}
+	fields = append(fields, next.identifyRoutes(current)...)
 	if len(fields) > 0 {
 		return nil, Invalid(fields)
 	}
 	return &next, nil
 }
 
+func (s *Set) identifyRoutes(current *Set) (fields fieldErrors) {
+	taken := map[string]bool{}
+	for _, r := range current.Routes {
+		taken[r.ID] = true
+	}
+	seen := map[string]bool{}
+	for i := range s.Routes {
+		r := &s.Routes[i]
+		if r.ID != "" && (!taken[r.ID] || seen[r.ID]) {
+			fields.add(fmt.Sprintf("routes[%d].id", i),
+				fmt.Sprintf("is %.100q: leave it out for a new route", r.ID))
+		}
+		seen[r.ID] = true
+	}
+	for i := range s.Routes {
+		r := &s.Routes[i]
+		if known, found := current.Route(r.Name); r.ID == "" && found && !seen[known.ID] {
+			r.ID = known.ID
+		}
+		for n := 1; r.ID == ""; n++ { // a new route; its name may be the ID of one that was renamed
+			id := r.Name
+			if n > 1 {
+				id += "~" + strconv.Itoa(n)
+			}
+			if !taken[id] {
+				r.ID, taken[id] = id, true
+			}
+		}
+	}
+	return fields
+}
+
+// Route returns the route with this name.
+func (s *Set) Route(name string) (limits.Route, bool) {
+	for _, r := range s.Routes {
+		if r.Name == name {
+			return r, true
+		}
+	}
+	return limits.Route{}, false
+}
+
 // Plan is a named list of limits that keys have.
 type Plan struct {
-	Number   int             `json:"number"` // 1 to MaxNumber, never reused; 0 in a new plan
-	Name     string          `json:"name"`   // 1 to 100 characters, unique
-	Limits   []limiter.Limit `json:"limits"` // 1 to limiter.MaxLimits, taken all or nothing
-	Mode     Mode            `json:"mode,omitempty"`
-	Degraded Degraded        `json:"degraded,omitempty"`
+	Number   int            `json:"number"` // 1 to MaxNumber, never reused; 0 in a new plan
+	Name     string         `json:"name"`   // 1 to 100 characters, unique
+	Limits   []limits.Limit `json:"limits"` // up to limits.MaxPlanLimits, taken all or nothing
+	Degraded Degraded       `json:"degraded,omitempty"`
 	// percent of the limits that one environment may admit with Local, 1 to 100
 	Share int `json:"share,omitempty"`
-	// PerGroup has limits that all keys of this plan in one group share, in addition to
-	// the limits of each key. They have the plan's mode. No override replaces them.
-	PerGroup []limiter.Limit `json:"perGroup,omitempty"`
-	// Allow has the routes that the plan's keys may call, up to MaxAllow; empty for all.
-	Allow []route.Pattern `json:"allow,omitempty"`
-}
-
-// Route is a rule for the calls that its pattern matches. If several rules match a call,
-// the most specific applies.
-type Route struct {
-	Name    string        `json:"name"` // 1 to 100 characters, unique
-	Pattern route.Pattern `json:"pattern"`
-	// the cost of a call, 0 to limiter.MaxRequests; a call of cost 0 is authenticated and
-	// not limited
-	Cost   int64 `json:"cost"`
-	Settle bool  `json:"settle,omitempty"`
-	// SettleMax is the greatest cost that settling a call may charge to shared limits:
-	// Cost to limiter.MaxRequests. 0 stands for DefaultSettleMax times what the call
-	// took.
-	SettleMax int64 `json:"settleMax,omitempty"`
-	Mode      Mode  `json:"mode,omitempty"` // of the limits below
-
-	// of each caller, on the calls of this rule alone, in addition to the plan's
-	PerKey []limiter.Limit `json:"perKey,omitempty"`
-	// of each client address, on the calls of this rule alone
-	PerIP  []limiter.Limit `json:"perIP,omitempty"`
-	Shared []limiter.Limit `json:"shared,omitempty"` // of all callers of this rule together
-}
-
-// UnmarshalJSON sets a missing cost to 1.
-func (r *Route) UnmarshalJSON(data []byte) error {
-	type plain Route
-	p := plain{Cost: 1}
-	err := json.Unmarshal(data, &p)
-	*r = Route(p)
-	return err
-}
-
-// DefaultSettleMax is how many times a call's cost its settlement may charge to shared
-// limits, on a route without SettleMax.
-const DefaultSettleMax = 10
-
-// SettleBound returns the greatest cost that settling a call may charge to shared limits.
-// cost is what the call took. The result is at least cost, because that is charged
-// already.
-func (r Route) SettleBound(cost int64) int64 {
-	most := r.SettleMax
-	if most == 0 {
-		most = SettleMaxOf(cost)
-	}
-	return max(most, cost)
-}
-
-// SettleMaxOf returns the bound of a settlement on a route without SettleMax.
-func SettleMaxOf(cost int64) int64 {
-	return min(DefaultSettleMax*cost, limiter.MaxRequests)
-}
-
-// Scope is a list of limits on something other than a caller.
-type Scope struct {
-	Limits []limiter.Limit `json:"limits,omitempty"`
-	Mode   Mode            `json:"mode,omitempty"`
-}
-
-// Mode determines whether limits are counted and enforced.
-type Mode string
-
-// The modes of lists of limits. The zero value is Enforce.
-const (
-	Enforce Mode = "enforce" // a denied call is denied
-	Shadow  Mode = "shadow"  // calls are counted and denials recorded, but every call passes
-	Off     Mode = "off"     // of an override without limits alone: every call passes
-)
-
-// OrEnforce returns the mode, or Enforce if it is empty.
-func OrEnforce(m Mode) Mode {
-	if m == "" {
-		return Enforce
-	}
-	return m
-}
-
-// DenyNothing reports whether limits with a mode deny no call: there are none, or all are
-// in shadow mode.
-func DenyNothing(mode Mode, limits []limiter.Limit) bool {
-	return mode == Shadow ||
-		!slices.ContainsFunc(limits, func(l limiter.Limit) bool { return !l.Shadow })
+	// Opens has the routes that the plan's keys may call, up to MaxOpens; empty for all.
+	Opens []route.Pattern `json:"opens,omitempty"`
 }
 
 // Degraded determines how calls are decided while Valkey is unavailable. Whatever its
@@ -214,33 +181,17 @@ const (
 	Local  Degraded = "local"  // each environment counts alone, against Share of the limits
 )
 
-// The scopes of limits.
-const (
-	ScopeKey      = "key"
-	ScopeRoute    = "route"
-	ScopeIP       = "ip"
-	ScopeRouteIP  = "route-ip"
-	ScopeGlobal   = "global"
-	ScopeRouteAll = "route-all"
-	ScopeGroup    = "group"
-)
-
-// GlobalID is the subject of the limits on all callers.
+// GlobalID is the subject under which the usage of all callers is recorded.
 const GlobalID = "global"
 
 // RouteID returns the id under which the usage of a route is recorded.
-func RouteID(name string) string { return "route-" + RouteTag(name) }
+func RouteID(name string) string { return "route-" + Tag(name) }
 
-// RouteTag returns the 12 characters that stand for a route's or a group's name in
-// Valkey.
-func RouteTag(name string) string {
+// GroupID returns the id under which the usage of a group of keys is recorded.
+func GroupID(name string) string { return "group-" + Tag(name) }
+
+// Tag returns the 12 characters that stand for a name in Valkey.
+func Tag(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return base64.RawURLEncoding.EncodeToString(sum[:9])
 }
-
-// GroupID returns the subject of a group of keys, which has the counts of its limits.
-func GroupID(name string) string { return "group-" + RouteTag(name) }
-
-// GroupState returns the last part of the name of the counts of a plan's limits per
-// group. Each plan has its own counts.
-func GroupState(plan int) string { return "s" + strconv.Itoa(plan) }

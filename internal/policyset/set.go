@@ -1,5 +1,5 @@
 // Package policyset reads and encodes what both functions read in Valkey: the policy set,
-// its mirrors, the copies of its plans in each bucket, and the records of keys. Packages
+// its mirrors, its copies in each bucket, and the records of keys. Packages
 // enforce, registry and journal import it. It decides nothing and writes nothing.
 package policyset
 
@@ -114,20 +114,18 @@ func HeadVersion(head []byte) int64 {
 	return int64(binary.BigEndian.Uint32(head[1:]))
 }
 
-// CopyFormat is the first byte of a copy, the part of the policy set that find.lua reads:
+// CopyFormat is the first byte of a bucket's copy, which tells a check whether a newer
+// policy set is in force:
 //
-//	1 byte   format, 1
+//	1 byte   format, 2
 //	4 bytes  version of the policy set
 //	2 bytes  greatest number of a plan so far
-//	4 bytes  start of the list of group overrides
-//	per number from 1: 4 bytes start of its entry, 2 bytes length; zeros without a plan
-//	entries, as in records: the plan's limits
-//	per group override: 7 bytes when it ends, as in records, and an entry
-//	list of group overrides, to the end: for each a zero byte and the text
-//	         "GROUP=START,LENGTH", whose numbers are decimal
 //
 // Integers are big-endian.
-const CopyFormat = 1
+const CopyFormat = 2
 
-// CopyKey returns the name of a bucket's copy of the plans.
+// CopyHead is the length of the part of a copy that checks compare.
+const CopyHead = 5
+
+// CopyKey returns the name of a bucket's copy.
 func CopyKey(b keyspace.Bucket) string { return b.Name("p") }

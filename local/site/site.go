@@ -39,10 +39,7 @@ func New(client valkey.Client, pepper apikey.Pepper) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	logins, err := throttle.New(client)
-	if err != nil {
-		return nil, err
-	}
+	logins := throttle.New(client)
 	keys, sessions := registry.NewStore(client, pepper), session.NewStore(client, time.Hour)
 	return server.New(
 		server.Config{Users: []password.User{{Name: User, Role: auth.Editor, Hash: hash}},

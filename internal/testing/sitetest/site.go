@@ -144,12 +144,7 @@ func (s *Site) openStore() {
 	s.T.Cleanup(client.Close)
 	s.Tokens = token.NewStore(client, Pepper)
 	s.Services.Tokens, s.Services.Sessions = s.Tokens, session.NewStore(client, Idle)
-	if s.Services.Logins, err = throttle.New(client); err != nil {
-		s.T.Fatal(err)
-	}
-	if s.Services.Owners, err = throttle.NewOwners(client); err != nil {
-		s.T.Fatal(err)
-	}
+	s.Services.Logins, s.Services.Owners = throttle.New(client), throttle.NewOwners(client)
 }
 
 // NewClient returns a client with its own cookies that follows no redirect.

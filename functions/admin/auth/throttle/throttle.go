@@ -35,24 +35,13 @@ type Throttle struct {
 }
 
 // New returns a Throttle on the client.
-func New(client valkey.Client) (*Throttle, error) {
-	pairs, err := limiter.New(client, "tg:login:account:", perAccount...)
-	if err != nil {
-		return nil, fmt.Errorf("throttle accounts: %w", err)
+func New(client valkey.Client) *Throttle {
+	return &Throttle{
+		pairs:     limiter.New(client, "tg:login:account:", perAccount...),
+		sources:   limiter.New(client, "tg:login:source:", perSource...),
+		providers: limiter.New(client, "tg:login:provider:", perSource...),
+		audited:   limiter.New(client, "tg:login:told:", perAudit),
 	}
-	sources, err := limiter.New(client, "tg:login:source:", perSource...)
-	if err != nil {
-		return nil, fmt.Errorf("throttle sources: %w", err)
-	}
-	providers, err := limiter.New(client, "tg:login:provider:", perSource...)
-	if err != nil {
-		return nil, fmt.Errorf("throttle providers: %w", err)
-	}
-	audited, err := limiter.New(client, "tg:login:told:", perAudit)
-	if err != nil {
-		return nil, fmt.Errorf("throttle the audit: %w", err)
-	}
-	return &Throttle{pairs: pairs, sources: sources, providers: providers, audited: audited}, nil
 }
 
 // Attempt is the result of Take. If it is not Allowed, the password must not be checked.
@@ -96,7 +85,7 @@ func (t *Throttle) Take(ctx context.Context, remote, account string) (Attempt, e
 // deny sets RetryAfter to the longer wait of source and pair. It only peeks at the pair,
 // since nothing was taken from it.
 func (t *Throttle) deny(ctx context.Context, a Attempt) (Attempt, error) {
-	pair, err := t.pairs.Peek(ctx, a.pair.key)
+	pair, err := t.pairs.Look(ctx, a.pair.key)
 	if err != nil {
 		return Attempt{}, fmt.Errorf("throttle: %w", err)
 	}
@@ -136,7 +125,7 @@ func (t *Throttle) ForgiveProvider(ctx context.Context, a Attempt) error {
 
 func take(ctx context.Context, l *limiter.Limiter, key string) (limiter.Decision, error) {
 	d, err := store.Retry(ctx, func(ctx context.Context) (limiter.Decision, error) {
-		return l.Take(ctx, key, 1)
+		return l.Take(ctx, key)
 	})
 	if err != nil {
 		return limiter.Decision{}, fmt.Errorf("throttle: %w", err)
@@ -145,7 +134,7 @@ func take(ctx context.Context, l *limiter.Limiter, key string) (limiter.Decision
 }
 
 func (c counted) refund(ctx context.Context, l *limiter.Limiter) error {
-	if _, err := l.Refund(ctx, c.key, 1, c.taken); err != nil {
+	if err := l.Refund(ctx, c.taken); err != nil {
 		return fmt.Errorf("throttle: refund: %w", err)
 	}
 	return nil
@@ -180,16 +169,11 @@ type Owners struct {
 }
 
 // NewOwners returns Owners on the client.
-func NewOwners(client valkey.Client) (*Owners, error) {
-	refused, err := limiter.New(client, "tg:self:unknown:", perSource...)
-	if err != nil {
-		return nil, fmt.Errorf("throttle refused keys: %w", err)
+func NewOwners(client valkey.Client) *Owners {
+	return &Owners{
+		refused: limiter.New(client, "tg:self:unknown:", perSource...),
+		keys:    limiter.New(client, "tg:self:key:", perOwner),
 	}
-	keys, err := limiter.New(client, "tg:self:key:", perOwner)
-	if err != nil {
-		return nil, fmt.Errorf("throttle keys: %w", err)
-	}
-	return &Owners{refused: refused, keys: keys}, nil
 }
 
 // Refuse counts a request with a refused key against its address, with or without a port.

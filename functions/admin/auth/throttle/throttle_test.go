@@ -22,10 +22,7 @@ func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	server := miniredis.RunT(t)
 	client := storetest.Connect(t, "valkey://"+server.Addr())
-	throttle, err := New(client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	throttle := New(client)
 	f := &fixture{Throttle: throttle, t: t, server: server}
 	f.setTime(time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC))
 	return f

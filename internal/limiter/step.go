@@ -1,4 +1,4 @@
-package counts
+package limiter
 
 import (
 	"errors"
@@ -8,13 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"tidegate/internal/limiter"
 	"tidegate/internal/limiter/calendar"
 )
 
 // Applied is a limit that applies to a call.
 type Applied struct {
-	Limit limiter.Limit
+	Limit Limit
 	// Count names what the limit counts: for whom, with its values, the unit and the routes.
 	// It is the key in Valkey of the count's log, and begins the names of its other keys.
 	// All counts of a step have one hash tag. It has no '|'.
@@ -43,7 +42,7 @@ const (
 // State is the state of a count with one fate, in a key of its own.
 type State struct {
 	Key       string
-	Algorithm limiter.Algorithm
+	Algorithm Algorithm
 	Fate      Fate
 	Cost      int64
 	Number    int64 // the largest number of its limits; that of a token bucket
@@ -62,7 +61,7 @@ type Periods [4]int64
 
 // PeriodsOf returns the periods of a calendar around an instant. It reads the time zone
 // database; its result holds until the present period ends.
-func PeriodsOf(c limiter.Calendar, zone string, now time.Time) (p Periods) {
+func PeriodsOf(c Calendar, zone string, now time.Time) (p Periods) {
 	shifts := calendar.Period.Shifts(c, zone, now)
 	p[1], p[2] = c.Around(now.UnixMicro(), shifts)
 	p[0], _ = c.Around(p[1]-1, shifts)
@@ -107,7 +106,7 @@ type Step struct {
 	Record    string
 	RecordFor time.Duration
 
-	limits []limiter.Limit
+	limits []Limit
 	asked  []int // the answer of each limit; -1 for one that only counts
 }
 
@@ -168,11 +167,11 @@ func nameState(s *Step, a Applied, fate Fate) (int, error) {
 	key := a.key(fate)
 	i := slices.IndexFunc(s.States, func(p State) bool { return p.Key == key })
 	if i < 0 {
-		calendar := a.Limit.Calendar != limiter.NoCalendar
+		calendar := a.Limit.Calendar != NoCalendar
 		switch {
 		case a.Count == "" || strings.Contains(a.Count, "|"):
 			return 0, fmt.Errorf("count %q", a.Count)
-		case a.Cost < 0 || a.Cost > limiter.MaxRequests:
+		case a.Cost < 0 || a.Cost > MaxRequests:
 			return 0, fmt.Errorf("cost %d", a.Cost)
 		case calendar != (a.Periods != Periods{}) || calendar && !a.Periods.ascend():
 			return 0, fmt.Errorf("periods %v", a.Periods)
@@ -185,7 +184,7 @@ func nameState(s *Step, a Applied, fate Fate) (int, error) {
 	if p.Cost != a.Cost {
 		return 0, fmt.Errorf("a count with the costs %d and %d", p.Cost, a.Cost)
 	}
-	if p.Algorithm == limiter.TokenBucket && p.Number != number {
+	if p.Algorithm == TokenBucket && p.Number != number {
 		return 0, fmt.Errorf("a token bucket of one owner with the numbers %d and %d", p.Number, number)
 	}
 	p.Number, p.Window = max(p.Number, number), max(p.Window, window)
@@ -198,29 +197,29 @@ func nameState(s *Step, a Applied, fate Fate) (int, error) {
 func (a Applied) key(fate Fate) string {
 	l := a.Limit
 	name := a.Count
-	if l.Algorithm == limiter.Log && fate == 0 {
+	if l.Algorithm == Log && fate == 0 {
 		return name
 	}
 	name += "|" + [...]string{"", "a", "s", "as"}[fate]
 	window := strconv.FormatInt(l.Window.Milliseconds(), 36)
 	switch l.Algorithm {
-	case limiter.Counter:
+	case Counter:
 		name += "c" + window
-	case limiter.TokenBucket:
+	case TokenBucket:
 		name += "b" + window + "." + a.Owner
-	case limiter.FixedWindow:
+	case FixedWindow:
 		name += "f" + window
-		if l.Calendar != limiter.NoCalendar {
+		if l.Calendar != NoCalendar {
 			name += "." + l.Calendar.String() + "." + l.Zone
 		}
-	case limiter.Log:
+	case Log:
 	}
 	return name
 }
 
 // Usage is what a step found of one limit.
 type Usage struct {
-	Limit limiter.Limit
+	Limit Limit
 	// Remaining is the cost that could still be taken: 0 to Limit.Requests. After a call that
 	// passed it excludes the call's cost.
 	Remaining int64
@@ -240,6 +239,10 @@ type Usage struct {
 
 // Denies reports whether the cost does not fit. A limit in shadow denies no call.
 func (u Usage) Denies() bool { return u.Never || u.RetryAfter > 0 }
+
+// Used returns the cost that the limit counts now. Remaining plus Used, less Owed, is
+// Limit.Requests.
+func (u Usage) Used() int64 { return u.Limit.Requests - u.Remaining + u.Owed }
 
 // Decision is the answer to a step. A denial is a Decision, not an error.
 type Decision struct {
@@ -277,6 +280,15 @@ func (d Decision) Binding() int {
 		longest = i
 	}
 	return longest
+}
+
+// RetryAfter returns the time until the same cost would be allowed if nobody else calls; 0
+// if it was allowed, or if it never is.
+func (d Decision) RetryAfter() time.Duration {
+	if i := d.Binding(); i >= 0 {
+		return d.Limits[i].RetryAfter
+	}
+	return 0
 }
 
 // ErrReply means that a script's reply could not be decoded.

@@ -1,11 +1,9 @@
-package counts
+package limiter
 
 import (
 	"math"
 	"testing"
 	"time"
-
-	"tidegate/internal/limiter"
 )
 
 // A large limit never admits too much, withholds less than a 500th, and keeps few entries.
@@ -15,14 +13,14 @@ func TestLargeLimits(t *testing.T) {
 		n      int64
 		gap    time.Duration
 		calls  int
-		limits []limiter.Limit
+		limits []Limit
 	}{
 		{"10,000 an hour", 10_000, 100 * time.Millisecond, 120_000,
-			[]limiter.Limit{exactly(10_000, time.Hour)}},
+			[]Limit{exactly(10_000, time.Hour)}},
 		{"100,000 an hour", 100_000, 20 * time.Millisecond, 400_000,
-			[]limiter.Limit{exactly(100_000, time.Hour)}},
+			[]Limit{exactly(100_000, time.Hour)}},
 		{"beside 10 a second", 20_000, 50 * time.Millisecond, 200_000,
-			[]limiter.Limit{exactly(20_000, time.Hour), exactly(10, time.Second)}},
+			[]Limit{exactly(20_000, time.Hour), exactly(10, time.Second)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := &scene{Model: &Model{}}

@@ -1,4 +1,4 @@
-package counts
+package limiter
 
 import (
 	"bufio"
@@ -9,9 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/valkey-io/valkey-go"
-
-	"tidegate/internal/limiter"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -130,7 +127,7 @@ func load(b *testing.B, url, text string) string {
 	return valkeytest.Ask(b, url, "SCRIPT", "LOAD", text)
 }
 
-func applied(count string, limits ...limiter.Limit) Step {
+func applied(count string, limits ...Limit) Step {
 	var all []Applied
 	for _, l := range limits {
 		a := Applied{Limit: l, Count: count, Cost: 1, Owner: "o"}
@@ -150,42 +147,34 @@ func evalsha(sha string, s Step) string {
 
 const day = 24 * time.Hour
 
-var three = []limiter.Limit{exactly(100, time.Second), exactly(1000, time.Hour), exactly(50_000, day)}
+var three = []Limit{exactly(100, time.Second), exactly(1000, time.Hour), exactly(50_000, day)}
 
-// Each kind of check in turns with that of the limiter before, an EVALSHA that does
-// nothing (E) and, for one log, the two counters that Upstash documents.
+// Each kind of check in turns with an EVALSHA that does nothing (E) and, for one log, the
+// two counters that Upstash documents.
 func BenchmarkCheck(b *testing.B) {
 	url := valkeytest.Start(b)
 	ours := load(b, url, StepScript(stepHead, returnReply))
-	old := load(b, url, limiter.TakeScript())
 	e := load(b, url, "return 1")
 	counters := load(b, url, twoCounters)
-	of := func(a limiter.Algorithm) limiter.Limit {
-		return limiter.Limit{Requests: 1e9, Window: day, Algorithm: a}
+	of := func(a Algorithm) Limit {
+		return Limit{Requests: 1e9, Window: day, Algorithm: a}
 	}
 	for _, c := range []struct {
 		name   string
 		fill   int
-		limits []limiter.Limit
+		limits []Limit
 	}{
-		{"log100/allowed", 10, []limiter.Limit{exactly(100, day)}},
-		{"log100/denied", 100, []limiter.Limit{exactly(100, day)}},
+		{"log100/allowed", 10, []Limit{exactly(100, day)}},
+		{"log100/denied", 100, []Limit{exactly(100, day)}},
 		{"three", 30, three},
-		{"counter", 1, []limiter.Limit{of(limiter.Counter)}},
-		{"bucket", 1, []limiter.Limit{of(limiter.TokenBucket)}},
-		{"fixed", 1, []limiter.Limit{of(limiter.FixedWindow)}},
+		{"counter", 1, []Limit{of(Counter)}},
+		{"bucket", 1, []Limit{of(TokenBucket)}},
+		{"fixed", 1, []Limit{of(FixedWindow)}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			program, err := limiter.Compile(c.limits, time.Now())
-			if err != nil {
-				b.Fatal(err)
-			}
 			key := func(kind string, k int) string { return fmt.Sprintf("{%s%s%d}", b.Name(), kind, k) }
 			all := []contender{
 				{"new", func(k, _ int) string { return evalsha(ours, applied(key("n", k), c.limits...)) }},
-				{"old", func(k, _ int) string {
-					return encoded("EVALSHA", old, "1", key("o", k), valkey.BinaryString(program), "1")
-				}},
 				{"E", func(k, _ int) string {
 					return encoded("EVALSHA", e, "1", key("e", k), "100", "900000", "1")
 				}},
@@ -197,7 +186,7 @@ func BenchmarkCheck(b *testing.B) {
 			w := newWire(b, url)
 			for range c.fill {
 				for k := range keys {
-					w.send(all[0].command(k, 0), all[1].command(k, 0), all[3].command(k, 0))
+					w.send(all[0].command(k, 0), all[2].command(k, 0))
 				}
 			}
 			turns(b, url, all...)
@@ -219,7 +208,7 @@ if count == cost then redis.call('PEXPIRE', KEYS[1], 2 * window + 1000) end
 return limit - count - carried`
 
 // grown returns the log of a caller that has made some n calls, one each gap, under limits.
-func grown(n int, gap time.Duration, limits ...limiter.Limit) (state string, entries int) {
+func grown(n int, gap time.Duration, limits ...Limit) (state string, entries int) {
 	m, s := &Model{}, applied("k", limits...)
 	now := time.Now().Add(-time.Duration(n) * gap)
 	var p *log
@@ -239,14 +228,14 @@ func BenchmarkLongLog(b *testing.B) {
 		name   string
 		calls  int
 		gap    time.Duration
-		limits []limiter.Limit
+		limits []Limit
 	}{
-		{"100", 90, time.Second, []limiter.Limit{exactly(100, day)}},
-		{"1000", 900, time.Second, []limiter.Limit{exactly(1000, day)}},
-		{"10000", 12_000, 300 * time.Millisecond, []limiter.Limit{exactly(10_000, time.Hour)}},
+		{"100", 90, time.Second, []Limit{exactly(100, day)}},
+		{"1000", 900, time.Second, []Limit{exactly(1000, day)}},
+		{"10000", 12_000, 300 * time.Millisecond, []Limit{exactly(10_000, time.Hour)}},
 		{"three", 60_000, 1440 * time.Millisecond, three},
 		{"10-beside-1000000", 1_200_000, 3 * time.Millisecond,
-			[]limiter.Limit{exactly(10, time.Second), exactly(1_000_000, time.Hour)}},
+			[]Limit{exactly(10, time.Second), exactly(1_000_000, time.Hour)}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			state, entries := grown(c.calls, c.gap, c.limits...)

@@ -1,11 +1,9 @@
-package counts
+package limiter
 
 import (
 	"fmt"
 	"testing"
 	"time"
-
-	"tidegate/internal/limiter"
 )
 
 // scene is one caller under limits that change, at instants that a test sets.
@@ -16,16 +14,16 @@ type scene struct {
 	last  Decision
 }
 
-func exactly(n int64, window time.Duration) limiter.Limit {
-	return limiter.Limit{Requests: n, Window: window}
+func exactly(n int64, window time.Duration) Limit {
+	return Limit{Requests: n, Window: window}
 }
 
-func kindOf(a limiter.Algorithm, n int64, window time.Duration) limiter.Limit {
-	return limiter.Limit{Requests: n, Window: window, Algorithm: a}
+func kindOf(a Algorithm, n int64, window time.Duration) Limit {
+	return Limit{Requests: n, Window: window, Algorithm: a}
 }
 
 // call makes a call of a cost under limits of one count.
-func (s *scene) call(cost int64, limits ...limiter.Limit) Decision {
+func (s *scene) call(cost int64, limits ...Limit) Decision {
 	var all []Applied
 	for _, l := range limits {
 		all = append(all, Applied{Limit: l, Count: "calls", Cost: cost, Owner: "plan"})
@@ -48,7 +46,7 @@ func (s *scene) step(all ...Applied) Decision {
 }
 
 // passed returns how many of n calls of cost 1 pass, a gap apart.
-func (s *scene) passed(n int, gap time.Duration, limits ...limiter.Limit) (passed int) {
+func (s *scene) passed(n int, gap time.Duration, limits ...Limit) (passed int) {
 	for range n {
 		if s.call(1, limits...).Allowed {
 			passed++
@@ -152,9 +150,9 @@ func TestHoles(t *testing.T) {
 			return true
 		}},
 		{"a8 a fixed window is not forgotten after a call under another list", 0, func(s *scene) any {
-			l := kindOf(limiter.FixedWindow, 100, day)
+			l := kindOf(FixedWindow, 100, day)
 			s.passed(100, time.Microsecond, l)
-			s.call(1, kindOf(limiter.Counter, 10, time.Second))
+			s.call(1, kindOf(Counter, 10, time.Second))
 			s.wait(3 * time.Second)
 			return s.passed(100, time.Microsecond, l)
 		}},
@@ -211,8 +209,8 @@ func TestHoles(t *testing.T) {
 			return fmt.Sprint(d.Limits[0].RetryAfter, s.call(1, exactly(2, day)).Allowed)
 		}},
 		{"a15 an edited token bucket keeps its count", 90, func(s *scene) any {
-			s.passed(10, 0, kindOf(limiter.TokenBucket, 10, time.Minute))
-			return s.passed(200, 0, kindOf(limiter.TokenBucket, 100, time.Minute))
+			s.passed(10, 0, kindOf(TokenBucket, 10, time.Minute))
+			return s.passed(200, 0, kindOf(TokenBucket, 100, time.Minute))
 		}},
 		{"a16 two calls of one instant are one entry", int64(7), func(s *scene) any {
 			s.call(1, exactly(200, hour))
@@ -320,7 +318,7 @@ func TestHoles(t *testing.T) {
 			return s.call(999_999, exactly(1_000_000, hour)).Allowed
 		}},
 		{"b15 what is outside a window is not joined to what is inside", true, func(s *scene) any {
-			l := []limiter.Limit{exactly(3, time.Minute), exactly(1_000_000, 10*hour)}
+			l := []Limit{exactly(3, time.Minute), exactly(1_000_000, 10*hour)}
 			for _, at := range []int64{1, 21, 65} {
 				s.now = at * second
 				s.call(1, l...)

@@ -1,0 +1,27 @@
+package enforce
+
+import (
+	"net/netip"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/policy"
+	"tidegate/internal/route"
+)
+
+// Call is one API call of an identified caller.
+type Call struct {
+	Kind    policy.Kind
+	Subject string        // id of the caller; for Kind APIKey the id in Secret
+	Secret  apikey.Secret // for Kind APIKey only
+	Plan    string        // plan named by the token, for Kind Token; may be empty
+	Address netip.Addr    // client's address, for the address lists; invalid if unknown
+	Network netip.Prefix  // client's address as limits of each address count it; invalid if unknown
+	Route   route.Call
+
+	Resource string // resource matched by API Gateway, such as /orders/{id}; for records only
+	Request  string // API Gateway's request id; for records only
+
+	// Again marks a call that is checked a second time because the first reply was lost.
+	// The first check may have taken the cost.
+	Again bool
+}
