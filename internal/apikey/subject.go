@@ -33,6 +33,9 @@ func (k Key) Network(prefix netip.Prefix) string {
 // Token returns the id of the caller with this name at a token issuer.
 func (k Key) Token(issuer, name string) string { return k.opaque("jwt", issuer, name) }
 
+// Value returns what stands for the value of a path parameter in Valkey.
+func (k Key) Value(text string) string { return k.opaque("value", text) }
+
 // opaque hashes parts into an id of 22 characters (128 bits). Each part is preceded by
 // its length, so that different lists never give the same text.
 func (k Key) opaque(parts ...string) string {

@@ -122,26 +122,27 @@ var ErrStep = errors.New("limiter: not a step")
 func NewStep(limits []Applied) (Step, error) {
 	var s Step
 	rates := make([][2]int, len(limits)) // state and place among its rates
-	for i, a := range limits {
-		fate := Fate(0)
-		if a.Limit.CountDenied {
-			fate = Attempts
+	for _, special := range []bool{false, true} {
+		for i, a := range limits {
+			fate := a.fate()
+			if special != (fate != 0) {
+				continue // ordinary states first: they have the numbers of enforced token buckets
+			}
+			state, err := nameState(&s, a, fate)
+			if err == nil && special && !s.hasBucket(a) {
+				_, err = nameState(&s, a, 0)
+			}
+			if err != nil {
+				return Step{}, fmt.Errorf("%w: limit %d: %w", ErrStep, i, err)
+			}
+			rates[i] = [2]int{state, -1}
+			if p := &s.States[state]; !a.Replaced {
+				rates[i][1] = len(p.Rates)
+				p.Rates = append(p.Rates, Rate{a.Limit.Requests, a.Limit.Span().Microseconds()})
+			}
 		}
-		if a.Limit.Shadow {
-			fate |= Shadow
-		}
-		state, err := nameState(&s, a, fate)
-		if err == nil && fate != 0 {
-			_, err = nameState(&s, a, 0)
-		}
-		if err != nil {
-			return Step{}, fmt.Errorf("%w: limit %d: %w", ErrStep, i, err)
-		}
-		rates[i] = [2]int{state, -1}
-		if p := &s.States[state]; !a.Replaced {
-			rates[i][1] = len(p.Rates)
-			p.Rates = append(p.Rates, Rate{a.Limit.Requests, a.Limit.Span().Microseconds()})
-		}
+	}
+	for _, a := range limits {
 		s.limits = append(s.limits, a.Limit)
 	}
 	firsts := make([]int, len(s.States))
@@ -159,6 +160,23 @@ func NewStep(limits []Applied) (Step, error) {
 		return Step{}, fmt.Errorf("%w: %d states, at most %d", ErrStep, len(s.States), maxStates)
 	}
 	return s, nil
+}
+
+func (a Applied) fate() (f Fate) {
+	if a.Limit.CountDenied {
+		f = Attempts
+	}
+	if a.Limit.Shadow {
+		f |= Shadow
+	}
+	return f
+}
+
+// hasBucket reports whether the limit is a token bucket whose ordinary state an enforced
+// limit has named. A bucket in shadow may have another number than that.
+func (s *Step) hasBucket(a Applied) bool {
+	return a.Limit.Algorithm == TokenBucket &&
+		slices.ContainsFunc(s.States, func(p State) bool { return p.Key == a.key(0) })
 }
 
 // nameState finds or makes the state of a limit with a fate, and names the limit in it.
@@ -356,4 +374,10 @@ func (d Decision) Settle() Settlement {
 		s.Changes = append(s.Changes, Change{State: p, By: -p.Cost})
 	}
 	return s
+}
+
+// Of reports whether the state belongs to a count.
+func (s *State) Of(count string) bool {
+	rest, found := strings.CutPrefix(s.Key, count)
+	return found && (rest == "" || rest[0] == '|')
 }

@@ -103,18 +103,9 @@ type Caller struct {
 
 // Applied lists the limits that apply to a call of a caller, those of the caller first.
 func (p *Policy) Applied(caller Caller, call *Call) []Applied {
-	return On(p.Candidates(caller), caller.Address, call)
-}
-
-// On returns those of the candidates that apply to a call, with its values and costs.
-// address says whether the call has an address that can be read.
-func On(candidates []Applied, address bool, call *Call) []Applied {
 	var all []Applied
-	for _, a := range candidates {
-		if a.Who == EachAddress && !address {
-			continue
-		}
-		if a, ok := a.on(call); ok {
+	for _, a := range p.Candidates(caller) {
+		if a, ok := a.To(call, caller.Address); ok {
 			all = append(all, a)
 		}
 	}
@@ -183,9 +174,13 @@ func (l Limit) replaces(other Limit) bool {
 		l.Unit == other.Unit && l.On == other.On && slices.Equal(l.Except, other.Except) && !l.Shadow
 }
 
-// on returns a candidate as it applies to a call; ok is false if it does not.
-func (a Applied) on(call *Call) (_ Applied, ok bool) {
+// To returns a candidate as it applies to a call, with the call's values and cost; ok is
+// false if it does not. address says whether the call has an address that can be read.
+func (a Applied) To(call *Call, address bool) (_ Applied, ok bool) {
 	l := a.Limit
+	if l.Who == EachAddress && !address {
+		return a, false
+	}
 	if l.On != "" {
 		m, under := call.under(l.On)
 		if !under {

@@ -80,6 +80,12 @@ func (w Who) OfCaller() bool {
 	return w <= EachCaller || w == CallerParam || w == CallerPattern
 }
 
+// NamesPattern reports whether on or except is a pattern itself.
+func (l Limit) NamesPattern() bool {
+	return strings.Contains(l.On, "/") ||
+		slices.ContainsFunc(l.Except, func(text string) bool { return strings.Contains(text, "/") })
+}
+
 // who returns the mark of a Who in words; empty for Unsaid.
 func (l Limit) who() string {
 	switch l.Who {
@@ -100,6 +106,12 @@ func (l Limit) who() string {
 	case Unsaid:
 	}
 	return ""
+}
+
+// Step returns the limit as package limiter counts it.
+func (l Limit) Step() limiter.Limit {
+	return limiter.Limit{Requests: l.Requests, Window: l.Window, Algorithm: l.Algorithm, Calendar: l.Calendar,
+		Zone: l.Zone, CountDenied: l.CountDenied, Shadow: l.Shadow}
 }
 
 // Span returns the length of the limit's window, or the greatest length of its calendar

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"tidegate/internal/limiter"
 	"tidegate/internal/route"
 )
 
@@ -39,16 +40,24 @@ func (p *Policy) Errors() []FieldError {
 	return errs
 }
 
-// repeated returns an error for each limit that stands in a list twice.
+// repeated returns an error for each limit that stands in a list twice, and for a token
+// bucket that differs from another only in its number: both would be one bucket.
 func repeated(field string, list []Limit) []FieldError {
 	var errs []FieldError
 	seen := map[string]bool{}
 	for i, l := range list {
-		if seen[l.String()] {
-			errs = append(errs, FieldError{fmt.Sprintf("%s[%d]", field, i),
-				fmt.Sprintf("%q is there twice: remove one", l)})
+		bucket := l
+		if bucket.Requests = 1; l.Algorithm == limiter.TokenBucket {
+			bucket.Notify = nil
 		}
-		seen[l.String()] = true
+		switch at := fmt.Sprintf("%s[%d]", field, i); {
+		case seen[l.String()]:
+			errs = append(errs, FieldError{at, fmt.Sprintf("%q is there twice: remove one", l)})
+		case l.Algorithm == limiter.TokenBucket && seen["bucket "+bucket.String()]:
+			errs = append(errs, FieldError{at, fmt.Sprintf("%q is a second token bucket of the same calls "+
+				"and window: remove the one with the larger number", l)})
+		}
+		seen[l.String()], seen["bucket "+bucket.String()] = true, true
 	}
 	return errs
 }

@@ -316,6 +316,29 @@ func (c *Call) Cost(unit string) (cost int64, settles, has bool) {
 	return 1, false, unit == Cost
 }
 
+// CostFrom returns the name of the route that says what the call costs; empty for the
+// default of 1.
+func (c *Call) CostFrom() string {
+	m, _ := c.stating(Cost)
+	return m.Name
+}
+
+// Settles reports whether a backend settles the call: whether one of the routes that say
+// what it costs does.
+func (c *Call) Settles() bool {
+	for _, m := range c.Routes {
+		if !m.route.Settle {
+			continue
+		}
+		for _, unit := range m.route.costs().names() {
+			if by, _ := c.stating(unit); by.route == m.route {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // under returns the route or the pattern that on or except names, if the call falls under
 // it.
 func (c *Call) under(text string) (Matched, bool) {

@@ -74,8 +74,8 @@ func Unknown(err error) bool {
 	return ok && strings.HasPrefix(refusal.Error(), "NOSCRIPT")
 }
 
-// again reports whether a run that failed with err must be repeated with the whole script.
-func (s *Script) again(err error) bool {
+// Again reports whether a run that failed with err must be repeated with the whole script.
+func (s *Script) Again(err error) bool {
 	if refusal, ok := valkey.IsValkeyErr(err); ok && s.readOnly &&
 		strings.Contains(refusal.Error(), "not allowed in read-only scripts") {
 		s.refused.Store(true)
@@ -88,7 +88,7 @@ func (s *Script) again(err error) bool {
 func (s *Script) Do(ctx context.Context, client valkey.Client, keys, args []string) valkey.ValkeyResult {
 	result := client.Do(ctx, s.Command(client, keys, args))
 	for range 2 { // as in DoMany, whose slices cost one call four allocations
-		if !s.again(result.Error()) {
+		if !s.Again(result.Error()) {
 			break
 		}
 		result = client.Do(ctx, s.Whole(client, keys, args))
@@ -114,7 +114,7 @@ func (s *Script) DoMany(ctx context.Context, client valkey.Client, runs []Run) [
 		var again valkey.Commands
 		var at []int
 		for i, r := range runs {
-			if s.again(results[i].Error()) {
+			if s.Again(results[i].Error()) {
 				again, at = append(again, s.Whole(client, r.Keys, r.Args)), append(at, i)
 			}
 		}

@@ -124,24 +124,33 @@ type Effective struct {
 // does not exist.
 func (s *Set) Effective(k Key, t time.Time) (Effective, bool) {
 	p, ok := s.EffectivePlan(k)
-	e := Effective{Plan: p, Source: "plan", Caller: limits.Caller{Group: k.Group}}
-	if ok {
-		plan := p.language()
-		e.Caller.Plan = &plan
-	}
-	if o, source := s.OverrideOf(k, t); o != nil {
-		e.Override, e.Source = o, source
-		e.Caller.Override, e.Caller.InForce, e.Caller.Source = o.Limits, true, limits.FromOverride
-		if source == "group" {
-			e.Caller.Source = limits.FromGroupOverride
-		}
-	}
+	e := Effective{Plan: p}
+	e.Caller, e.Override, e.Source = s.CallerOf(k, t)
 	for _, a := range s.Language().Standing(e.Caller) {
 		if !a.CountsOnly {
 			e.Limits = append(e.Limits, a.Limit)
 		}
 	}
 	return e, ok
+}
+
+// CallerOf returns what limits ask of k at t, the override in force, which is nil for none,
+// and the Source of an Effective.
+func (s *Set) CallerOf(k Key, t time.Time) (c limits.Caller, o *Override, source string) {
+	c.Group = k.Group
+	if p, found := s.EffectivePlan(k); found {
+		plan := p.language()
+		c.Plan = &plan
+	}
+	o, source = s.OverrideOf(k, t)
+	if o == nil {
+		return c, nil, "plan"
+	}
+	c.Override, c.InForce, c.Source = o.Limits, true, limits.FromOverride
+	if source == "group" {
+		c.Source = limits.FromGroupOverride
+	}
+	return c, o, source
 }
 
 // OverrideOf returns the override in force for k at t, the key's before its group's, and

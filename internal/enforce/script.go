@@ -1,0 +1,187 @@
+package enforce
+
+import (
+	"context"
+	_ "embed" // the scripts
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/lua"
+	"tidegate/internal/policyset"
+	"tidegate/internal/store/keyspace"
+)
+
+var (
+	//go:embed check.lua
+	checkLua string
+	//go:embed find.lua
+	findLua string
+	//go:embed shared.lua
+	sharedLua string
+
+	stepScript   = lua.New(func() string { return limiter.StepScript(checkLua, "return reply") })
+	findScript   = lua.NewReadOnly(func() string { return findLua })
+	sharedScript = lua.New(func() string { return limiter.StepScript(sharedLua, "return reply") })
+	lookScript   = lua.NewReadOnly(func() string { return limiter.LookScript(sharedLua, "return reply") })
+)
+
+// run is one run of a script.
+type run struct {
+	script *lua.Script
+	keys   []string
+	args   []string
+}
+
+// ResetKey returns the key that has when a group was reset (microseconds since 1970, text).
+func ResetKey(group string) string { return keyspace.Of(group, "r") }
+
+// sharedRun returns the run of a script on the shared limits of a subject.
+func sharedRun(script *lua.Script, subject string, s limiter.Step) run {
+	r := run{script: script, keys: s.Keys(), args: []string{s.List(), "0"}}
+	if isGroup(subject) {
+		r.keys, r.args[1] = append([]string{ResetKey(subject)}, r.keys...), "1"
+	}
+	return r
+}
+
+// head returns the beginning of a copy of this version of the policy set.
+func head(version int64) string {
+	return string(binary.BigEndian.AppendUint32([]byte{policyset.CopyFormat}, uint32(version)))
+}
+
+// forever is later than any time of the server, in microseconds since 1970.
+const forever = 1<<53 - 1
+
+// ownRun returns the run of the step on the caller's own limits, or of the look at what it
+// compares if there is nothing to take.
+func (t *Terms) ownRun(mark string, keep time.Duration) run {
+	id := t.Result.ID
+	r := run{keys: []string{keyspace.Record(id), policyset.CopyKey(keyspace.BucketOf(id))}}
+	if t.looks() {
+		r.script = findScript
+		return r
+	}
+	until := int64(forever)
+	if !t.standing.until.IsZero() {
+		until = t.standing.until.UnixMicro()
+	}
+	own := t.Steps[0].step
+	if mark != "" {
+		r.keys = append(r.keys, keyspace.Of(id, mark))
+	}
+	r.script, r.keys = stepScript, append(r.keys, own.Keys()...)
+	r.args = []string{own.List(), strconv.FormatInt(own.Reset, 10), strconv.FormatInt(keep.Milliseconds(), 10),
+		t.caller.record, valkey.BinaryString([]byte(head(t.set.Version))), strconv.FormatInt(until, 10)}
+	return r
+}
+
+// looks reports whether the call takes nothing from the caller's own limits.
+func (t *Terms) looks() bool {
+	return t.Refused != nil || !t.Result.BannedUntil.IsZero() || len(t.Steps[0].Limits) == 0
+}
+
+// reply is the reply to a run.
+type reply struct {
+	numbers []int64
+	read    *found // in place of numbers, what the environment did not know
+	err     error
+}
+
+// found is what a script read of a caller.
+type found struct {
+	head   string // of the bucket's copy; empty for none
+	record []byte
+	now    time.Time
+}
+
+// flush sends runs and the piggybacked commands in one flush, and returns a reply for each
+// run.
+func (c *Checker) flush(ctx context.Context, runs []run, piggyback *Piggyback) []reply {
+	commands := make([]valkey.Completed, 0, len(runs)+4)
+	for _, r := range runs {
+		commands = append(commands, r.script.Command(c.client, r.keys, r.args))
+	}
+	extra := piggyback.take()
+	var results []valkey.ValkeyResult
+	if len(commands) == 1 && len(extra) == 0 {
+		results = []valkey.ValkeyResult{c.client.Do(ctx, commands[0])}
+	} else if len(commands)+len(extra) > 0 {
+		results = c.client.DoMulti(ctx, append(commands, extra...)...)
+	}
+	if len(extra) > 0 {
+		piggyback.done(results[len(runs):])
+	}
+	replies := make([]reply, len(runs))
+	for i, r := range runs {
+		result := results[i]
+		for range 2 { // a server may first lack the script, then refuse to run it as read-only
+			if !r.script.Again(result.Error()) {
+				break
+			}
+			result = c.client.Do(ctx, r.script.Whole(c.client, r.keys, r.args))
+		}
+		replies[i] = parse(result)
+	}
+	return replies
+}
+
+func parse(result valkey.ValkeyResult) reply {
+	values, err := result.ToArray()
+	if err != nil {
+		return reply{err: fmt.Errorf("enforce: check: %w", err)}
+	}
+	if len(values) == 3 && values[0].IsString() {
+		head, _ := values[0].ToString()
+		record, _ := values[1].ToString()
+		now, err := values[2].AsInt64()
+		if err != nil {
+			return reply{err: fmt.Errorf("enforce: check: %w", limiter.ErrReply)}
+		}
+		return reply{read: &found{head, []byte(record), time.UnixMicro(now).UTC()}}
+	}
+	numbers := make([]int64, len(values))
+	for i, v := range values {
+		if numbers[i], err = v.AsInt64(); err != nil {
+			return reply{err: fmt.Errorf("enforce: check: %w", limiter.ErrReply)}
+		}
+	}
+	return reply{numbers: numbers}
+}
+
+// Piggyback is a list of commands that leave in the first flush of a check. A nil
+// Piggyback has none.
+type Piggyback struct {
+	client   valkey.Client
+	commands []valkey.Completed
+	done     func([]valkey.ValkeyResult)
+}
+
+// NewPiggyback returns commands that are sent once, with the first check that reaches
+// Valkey. done then receives one result for each command.
+func NewPiggyback(
+	client valkey.Client, commands []valkey.Completed, done func([]valkey.ValkeyResult),
+) *Piggyback {
+	return &Piggyback{client, commands, done}
+}
+
+// take returns the commands that were not sent yet, and marks them as sent.
+func (p *Piggyback) take() []valkey.Completed {
+	if p == nil {
+		return nil
+	}
+	commands := p.commands
+	p.commands = nil
+	return commands
+}
+
+// Flush sends the commands if no check has sent them.
+func (p *Piggyback) Flush(ctx context.Context) {
+	if commands := p.take(); len(commands) > 0 {
+		p.done(p.client.DoMulti(ctx, commands...))
+	}
+}
