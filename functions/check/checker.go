@@ -33,7 +33,7 @@ const unusableLogPause = time.Minute
 const clusterSectors = 16
 
 func newChecker(c settings, log *slog.Logger, metrics *callMetrics, now func() time.Time) *checker {
-	s := decide.Settings{Pepper: c.pepper, CallerCache: c.CallerCache, DenyCache: c.DenyCache, Sectors: 1}
+	s := decide.Settings{CallerCache: c.CallerCache, DenyCache: c.DenyCache, Sectors: 1}
 	if store.Clustered(c.ValkeyURL) {
 		s.Sectors = clusterSectors
 	}

@@ -14,6 +14,7 @@ import (
 	"tidegate/internal/crossing"
 	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
 	"tidegate/internal/telemetry"
@@ -34,8 +35,8 @@ func (c *checker) record(call enforce.Call, checked enforce.Result) {
 	if reset := nearFor(&checked); reset > 0 {
 		o.NearUntil = o.Time.Add(reset)
 	}
-	if checked.Rule != "" {
-		o.Rules = []string{policy.RouteID(checked.Rule)}
+	if checked.Route != "" {
+		o.Rules = []string{policy.RouteID(checked.Route)}
 	}
 	if !checked.Allowed {
 		o.Denial = c.denialOf(call, checked)
@@ -94,7 +95,7 @@ func deniedFor(checked *enforce.Result) time.Duration {
 	if checked.Allowed {
 		for i := range checked.Limits {
 			l := &checked.Limits[i]
-			if l.Scope == policy.ScopeKey && l.Mode == policy.Enforce && l.Remaining == 0 {
+			if !l.Unread && !l.Shared() && l.Enforced() && l.Remaining == 0 {
 				wait = max(wait, l.Next)
 			}
 		}
@@ -111,8 +112,8 @@ func nearFor(checked *enforce.Result) time.Duration {
 	reset := time.Duration(0)
 	for i := range checked.Limits {
 		l := &checked.Limits[i]
-		if (!l.Shared() || l.Scope == policy.ScopeGroup) && l.NearlyUsedUp() && !checked.Degraded {
-			reset = max(reset, l.Reset)
+		if !l.Unread && (!l.Shared() || l.Who == limits.EachGroup) && l.NearlyUsedUp() && !checked.Degraded {
+			reset = max(reset, l.Next)
 		}
 	}
 	return reset
@@ -137,14 +138,14 @@ func verdictOf(checked enforce.Result) usage.Verdict {
 
 // denialOf returns the denial log's entry for a denied call.
 func (c *checker) denialOf(call enforce.Call, checked enforce.Result) *denylog.Denial {
-	d := c.denial(call, checked.Rule)
+	d := c.denial(call, checked.Route)
 	d.Plan, d.Group, d.RetryAfter = checked.Plan, checked.Group, checked.RetryAfter()
 	binding, found := checked.Binding()
 	switch {
 	case !checked.BannedUntil.IsZero():
 		d.Cause = cause.Ban
 	case found:
-		d.Cause, d.Limit = cause.Limit, answer.NameOf(binding)
+		d.Cause, d.Limit = cause.Limit, answer.NameOf(binding.Limit)
 	default:
 		d.Cause = cause.Unavailable
 	}
@@ -157,15 +158,13 @@ func (c *checker) trialsOf(call enforce.Call, checked *enforce.Result) []denylog
 	if checked.WouldAllow {
 		return nil
 	}
-	l, _ := checked.ShadowDenial()
-	d := c.denial(call, checked.Rule)
+	l, found := checked.ShadowDenial()
+	if !found {
+		return nil
+	}
+	d := c.denial(call, checked.Route)
 	d.Cause, d.Plan, d.Group, d.RetryAfter = cause.Shadow, checked.Plan, checked.Group, l.RetryAfter
-	if l.Limit.Requests > 0 {
-		d.Limit = answer.NameOf(l)
-	}
-	if l.Limit.Requests < l.Limit.Charge(checked.Cost) { // no retry passes
-		d.RetryAfter = 0
-	}
+	d.Limit = answer.NameOf(l.Limit)
 	return []denylog.Denial{*d}
 }
 
@@ -192,8 +191,8 @@ func (c *checker) pattern(call enforce.Call, rule string) string {
 	if loaded := c.Loaded(); loaded != nil && rule != "" {
 		routes := loaded.Set().Routes
 		for i := range routes {
-			if routes[i].Name == rule && routes[i].Pattern.Path != "" {
-				return routes[i].Pattern.Path
+			if routes[i].Name == rule && len(routes[i].Match) == 1 && routes[i].Match[0].Path != "" {
+				return routes[i].Match[0].Path
 			}
 		}
 	}
@@ -247,7 +246,7 @@ func (m *callMetrics) RecordCheck(ctx context.Context, result enforce.Result, re
 		Denied: !result.Allowed, ShadowDenied: result.Allowed && !result.WouldAllow,
 		Degraded:   result.Degraded,
 		StoreError: report.Unavailable, Store: report.Took, Remaining: binding.Remaining,
-		Limit: binding.Limit.Requests,
+		Limit: binding.Requests,
 	})
 	m.tick(ctx)
 }
@@ -280,9 +279,9 @@ func (m *callMetrics) logLost(ctx context.Context, err error) {
 
 // loggedDenial returns the log's entry for a denied call.
 func loggedDenial(result enforce.Result, binding enforce.LimitState) telemetry.Denial {
-	d := telemetry.Denial{KeyID: result.ID, Rule: result.Rule, RetryAfter: result.RetryAfter()}
-	if binding.Limit.Requests > 0 && result.BannedUntil.IsZero() {
-		d.Limit = answer.NameOf(binding)
+	d := telemetry.Denial{KeyID: result.ID, Rule: result.Route, RetryAfter: result.RetryAfter()}
+	if binding.Requests > 0 && result.BannedUntil.IsZero() {
+		d.Limit = answer.NameOf(binding.Limit)
 	}
 	return d
 }

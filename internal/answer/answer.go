@@ -10,11 +10,9 @@ import (
 	"time"
 
 	"tidegate/internal/enforce"
-	"tidegate/internal/policy"
 )
 
-// Answer is the result of a check as its client sees it. It contains no limit in shadow
-// mode.
+// Answer is the result of a check as its client sees it. It contains no limit in shadow.
 type Answer struct {
 	RateLimit       string             // field of that name; empty if no limit is enforced
 	RateLimitPolicy string             // field RateLimit-Policy; empty if no limit is enforced
@@ -25,13 +23,13 @@ type Answer struct {
 
 // To returns the answer to a check.
 func To(c enforce.Result) Answer {
-	if c.Impossible && !c.Allowed && c.BannedUntil.IsZero() {
-		denial := Impossible()
+	if !c.Allowed && c.BannedUntil.IsZero() && c.Never() {
+		denial := impossible()
 		return Answer{Denial: &denial}
 	}
 	limits := reported(c.Limits)
 	a := Answer{RateLimit: stateField(limits), RateLimitPolicy: policyField(limits)}
-	a.Binding, a.Limited = binding(c)
+	a.Binding, a.Limited = c.Binding()
 	if !c.Allowed {
 		denial := a.denial(c, limits)
 		a.Denial = &denial
@@ -44,7 +42,7 @@ func (a Answer) denial(c enforce.Result, limits []named) Denial {
 	case !c.BannedUntil.IsZero():
 		return deny(AbnormalUsage, c.RetryAfter(), "This caller is banned.", banPolicy, nil)
 	case a.Limited:
-		name := NameOf(a.Binding)
+		name := NameOf(a.Binding.Limit)
 		return deny(QuotaExceeded, c.RetryAfter()+spread(a.Binding), "The limit of "+name+" is reached.",
 			name, violated(limits))
 	default:
@@ -59,22 +57,10 @@ const MaxSpread = time.Minute
 // spread returns a random time to add to Retry-After, so that callers who wait for the
 // same limit do not all come back at once; 0 for a limit of the caller's own.
 func spread(l enforce.LimitState) time.Duration {
-	if l.Scope == policy.ScopeKey || l.Scope == policy.ScopeRoute {
+	if !l.Shared() {
 		return 0
 	}
-	return rand.N(min(l.Limit.Span()/2, MaxSpread) + 1) //nolint:gosec // a wait is no secret
-}
-
-// binding returns the enforced limit that the client should observe.
-func binding(c enforce.Result) (enforce.LimitState, bool) {
-	enforced := c
-	enforced.Limits = nil
-	for _, l := range c.Limits {
-		if l.Mode == policy.Enforce {
-			enforced.Limits = append(enforced.Limits, l)
-		}
-	}
-	return enforced.Binding()
+	return rand.N(min(l.Span()/2, MaxSpread) + 1) //nolint:gosec // a wait is no secret
 }
 
 // MaxRetryAfter bounds the field Retry-After. Clients sleep for days without a word, and
@@ -116,9 +102,9 @@ func Unavailable() Denial {
 	return deny(ReducedCapacity, time.Second, cannotCheck, capacityPolicy, nil)
 }
 
-// Impossible returns the denial of a call that costs more than a limit ever admits. No
-// save accepts such a plan or route, but an override may be older than a route's cost.
-func Impossible() Denial {
+// impossible returns the denial of a call that costs more than a limit ever admits. No
+// save accepts such a limit, but an override may be older than a route's cost.
+func impossible() Denial {
 	return Denial{Type: QuotaExceeded, Wait: "never",
 		Detail:   "This call costs more than its limit ever admits. It can never pass.",
 		Violated: []string{}, Policy: costPolicy}

@@ -8,14 +8,14 @@ import (
 
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
-	"tidegate/internal/policy"
+	"tidegate/internal/limits"
 )
 
 // The RateLimit and RateLimit-Policy fields are those of
 // draft-ietf-httpapi-ratelimit-headers: lists of Structured Fields (RFC 9651), whose
 // items are the names of limits.
 
-// maxFields bounds the limits that a client sees. Up to 48 can apply to a call, and HTTP
+// maxFields bounds the limits that a client sees. Up to 16 counts can apply to a call, and HTTP
 // APIs pass on at most 10,240 bytes of headers.
 const maxFields = 10
 
@@ -27,14 +27,14 @@ type named struct {
 
 // reported returns the enforced limits. If they are too many, it returns those that
 // denied and those with the least remaining.
-func reported(limits []enforce.LimitState) []named {
-	all := make([]named, 0, len(limits))
-	seen := make(map[string]int, len(limits))
-	for _, l := range limits {
-		if l.Mode != policy.Enforce {
+func reported(states []enforce.LimitState) []named {
+	all := make([]named, 0, len(states))
+	seen := make(map[string]int, len(states))
+	for _, l := range states {
+		if l.Unread || !l.Enforced() {
 			continue
 		}
-		name := NameOf(l)
+		name := NameOf(l.Limit)
 		if seen[name]++; seen[name] > 1 {
 			name = fmt.Sprintf("%s (%d)", name, seen[name])
 		}
@@ -51,16 +51,23 @@ func reported(limits []enforce.LimitState) []named {
 // the smallest share remaining.
 func urgency(a, b named) int {
 	return cmp.Or(cmp.Compare(b.RetryAfter, a.RetryAfter),
-		cmp.Compare(a.Remaining*b.Limit.Requests, b.Remaining*a.Limit.Requests))
+		cmp.Compare(a.Remaining*b.Requests, b.Remaining*a.Requests))
 }
 
-// NameOf returns the name by which clients know a limit. It contains the limit's scope
-// unless that is the caller.
-func NameOf(l enforce.LimitState) string {
-	if l.Scope == policy.ScopeKey {
-		return l.Limit.String()
+// NameOf returns the name by which clients know a limit: "30 per minute on search", "100
+// per minute each address".
+func NameOf(l limits.Limit) string {
+	name := l.Rate()
+	if l.On != "" {
+		name += " on " + l.On
 	}
-	return l.Scope + " " + l.Limit.String()
+	for _, text := range l.Except {
+		name += " except " + text
+	}
+	if l.Who > limits.EachCaller {
+		name += " " + l.For()
+	}
+	return name
 }
 
 // The quota units of the parameter qu. The draft defines requests, which is also its
@@ -71,23 +78,25 @@ const (
 )
 
 // policyField returns each limit's quota and window in seconds, rounded up. A calendar
-// period has no window of a fixed length. If some limits count calls and others cost, it
-// returns the unit of each too.
-func policyField(limits []named) string {
-	countsCalls := func(l named) bool { return l.Limit.Calls }
-	countsCost := func(l named) bool { return !l.Limit.Calls }
-	mixed := slices.ContainsFunc(limits, countsCalls) && slices.ContainsFunc(limits, countsCost)
-	items := make([]string, len(limits))
-	for i, l := range limits {
-		items[i] = fmt.Sprintf("%s;q=%d", quoted(l.name), l.Limit.Requests)
-		if l.Limit.Calendar == limiter.NoCalendar {
-			items[i] += fmt.Sprintf(";w=%d", WholeSeconds(l.Limit.Span()))
+// period has no window of a fixed length. If some limit counts in a unit, it returns the
+// unit of each.
+func policyField(all []named) string {
+	unit := func(l named) bool { return l.Unit != limits.Cost }
+	mixed := slices.ContainsFunc(all, unit)
+	items := make([]string, len(all))
+	for i, l := range all {
+		items[i] = fmt.Sprintf("%s;q=%d", quoted(l.name), l.Requests)
+		if l.Calendar == limiter.NoCalendar {
+			items[i] += fmt.Sprintf(";w=%d", WholeSeconds(l.Span()))
 		}
 		switch {
-		case mixed && l.Limit.Calls:
+		case !mixed:
+		case l.Unit == limits.Calls:
 			items[i] += fmt.Sprintf(";qu=%q", unitRequests)
-		case mixed:
+		case l.Unit == limits.Cost:
 			items[i] += fmt.Sprintf(";qu=%q", unitCost)
+		default:
+			items[i] += ";qu=" + quoted(l.Unit)
 		}
 	}
 	return strings.Join(items, ", ")
@@ -130,7 +139,7 @@ func quoted(text string) string {
 func violated(limits []named) []string {
 	names := []string{}
 	for _, l := range limits {
-		if l.RetryAfter > 0 {
+		if l.Full() {
 			names = append(names, l.name)
 		}
 	}

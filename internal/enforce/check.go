@@ -45,7 +45,6 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/limiter"
-	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/store"
@@ -278,7 +277,7 @@ func (r *round) add(step int, numbers []int64) error {
 		first += len(s.Limits)
 	}
 	for i, u := range d.Limits {
-		r.Result.Limits[first+i].set(u)
+		r.Result.Limits[first+i].Set(u)
 	}
 	if len(d.Taken) > 0 {
 		r.taken = append(r.taken, taken{r.Steps[step].Subject, d, first})
@@ -289,8 +288,8 @@ func (r *round) add(step int, numbers []int64) error {
 	return nil
 }
 
-// set sets the state of a limit.
-func (l *LimitState) set(u limiter.Usage) {
+// Set sets the state of a limit.
+func (l *LimitState) Set(u limiter.Usage) {
 	l.Remaining, l.Owed, l.Next, l.RetryAfter = u.Remaining, u.Owed, u.Next, u.RetryAfter
 	l.Never, l.Unread = u.Never, !u.Asked
 }
@@ -308,11 +307,13 @@ func (r *round) finish(ctx context.Context, err error) (Result, error) {
 		return Result{}, err
 	case r.Refused != nil:
 		r.caller.learnAllowed(recent{})
-		return Result{}, r.Refused
+		refused := *r.Refused
+		refused.Verified = refused.Verified || r.standing.refused == nil // the credential is good
+		return Result{}, &refused
 	case !result.Allowed:
 		r.caller.learnAllowed(recent{})
 		result.WouldAllow = false
-		result.Repeats = !result.BannedUntil.IsZero() || !r.countsDenied()
+		result.Repeats = !result.BannedUntil.IsZero() || !r.CountsDenied()
 		return *result, nil
 	}
 	r.caller.learnAllowed(recent{r.set.Version, r.began, r.leastRemaining()})
@@ -323,9 +324,9 @@ func (r *round) finish(ctx context.Context, err error) (Result, error) {
 	return *result, nil
 }
 
-// countsDenied reports whether a limit counts denied calls, so that no denial may be
+// CountsDenied reports whether a limit of the caller counts denied calls, so that no denial may be
 // repeated without asking it.
-func (t *Terms) countsDenied() bool {
+func (t *Terms) CountsDenied() bool {
 	for _, a := range t.Steps[0].Limits {
 		if a.CountDenied && !a.CountsOnly {
 			return true
@@ -368,14 +369,14 @@ func (r *round) giveBack(ctx context.Context) {
 	r.c.flush(ctx, runs, nil)
 	for _, t := range r.taken {
 		for i := range t.decision.Limits {
-			r.Result.Limits[t.first+i].restore()
+			r.Result.Limits[t.first+i].Restore()
 		}
 	}
 	r.taken = nil
 }
 
-// restore adds the cost back to what remains of a limit that the call passed.
-func (l *LimitState) restore() {
+// Restore adds the cost back to what remains of a limit that the call passed.
+func (l *LimitState) Restore() {
 	if l.Unread || l.Full() || l.CountDenied {
 		return
 	}
@@ -447,16 +448,21 @@ func (r *round) recordCrossings() {
 			if r.call.Again {
 				cost *= 2
 			}
-			r.Result.Crossings = append(r.Result.Crossings, crossed(l.Limit, l.Used(), cost, s.Subject, r.Result.Now)...)
+			r.Result.Crossings = append(r.Result.Crossings, crossed(l, cost, s.Subject, r.Result.Now)...)
 		}
 	}
 }
 
 // crossed returns a Crossing for each threshold of a limit that taking a cost crossed.
-func crossed(l limits.Limit, used, cost int64, subject string, at time.Time) (all []Crossing) {
+func crossed(l LimitState, cost int64, subject string, at time.Time) (all []Crossing) {
+	reset, used := l.Span(), l.Used()+l.Owed
+	if l.Algorithm == limiter.FixedWindow {
+		reset = l.Next
+	}
 	for _, percent := range l.Notify {
 		if reached := int64(percent) * l.Requests; (used-cost)*100 < reached && used*100 >= reached {
-			all = append(all, Crossing{Limit: l, Used: used, Subject: subject, Percent: percent, At: at})
+			all = append(all, Crossing{Limit: l.Limit, Used: used, Subject: subject, Percent: percent, At: at,
+				Reset: reset})
 		}
 	}
 	return all

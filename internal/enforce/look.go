@@ -153,7 +153,7 @@ func (c *Checker) lookWith(ctx context.Context, script *lua.Script, steps []Step
 			return fmt.Errorf("enforce: look: %w", err)
 		}
 		for _, u := range d.Limits {
-			states[at].set(u)
+			states[at].Set(u)
 			at++
 		}
 	}

@@ -52,6 +52,7 @@ type Result struct {
 // LimitState is one limit that applies to a call, and its state after it.
 type LimitState struct {
 	limits.Applied
+	CountKey   string        // of the count in Valkey; empty if it has a value of a call that is not known
 	Remaining  int64         // that could still be taken, 0 to Requests
 	Owed       int64         // what settlements took above the limit
 	Next       time.Duration // until Remaining rises if nobody calls; 0 if nothing is used

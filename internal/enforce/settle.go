@@ -266,7 +266,7 @@ func (c *Checker) lookSettled(ctx context.Context, set *compiled, k *caller, s *
 				if state.Of(step.Counts[i]) && !l.Unread && l.Enforced() {
 					result.Owed = max(result.Owed, l.Owed)
 					result.Crossings = append(result.Crossings,
-						crossed(l.Limit, l.Used()+l.Owed, cost, step.Subject, result.Now)...)
+						crossed(l, cost, step.Subject, result.Now)...)
 				}
 			}
 		}

@@ -158,8 +158,9 @@ func (t *Terms) build(c *Checker) error {
 		if s.step, err = limiter.NewStep(applied); err != nil {
 			return err
 		}
-		for _, a := range s.Limits {
-			t.Result.Limits = append(t.Result.Limits, LimitState{Applied: a, Unread: true})
+		for j, a := range s.Limits {
+			t.Result.Limits = append(t.Result.Limits,
+				LimitState{Applied: a, CountKey: s.Counts[j], Unread: true})
 		}
 	}
 	if t.standing != nil {

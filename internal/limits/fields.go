@@ -58,7 +58,7 @@ func (l Limit) Fields() Fields {
 		f.Algorithm = l.Algorithm.String()
 	}
 	if l.Who != Together {
-		f.Each = strings.TrimPrefix(l.who(), eachWord)
+		f.Each = strings.TrimPrefix(l.For(), eachWord)
 	}
 	return f
 }

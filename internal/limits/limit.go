@@ -86,8 +86,8 @@ func (l Limit) NamesPattern() bool {
 		slices.ContainsFunc(l.Except, func(text string) bool { return strings.Contains(text, "/") })
 }
 
-// who returns the mark of a Who in words; empty for Unsaid.
-func (l Limit) who() string {
+// For returns for whom the limit counts apart, in words; empty for Unsaid.
+func (l Limit) For() string {
 	switch l.Who {
 	case EachCaller:
 		return "each caller"

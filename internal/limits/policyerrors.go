@@ -74,7 +74,7 @@ func (p *Policy) OverrideErrors(field string, list []Limit, plan *Plan) []FieldE
 		errs = append(errs, p.limitErrors(at)...)
 		if !l.Who.OfCaller() {
 			errs = append(errs, FieldError{at.field, fmt.Sprintf("is %s: an override has limits of each "+
-				"caller; change this one in the plan or the policy", l.who())})
+				"caller; change this one in the plan or the policy", l.For())})
 		}
 	}
 	if len(errs) > 0 {

@@ -59,7 +59,7 @@ func (l Limit) Marks() []string {
 	for _, text := range l.Except {
 		add(exceptWord + text)
 	}
-	add(l.who())
+	add(l.For())
 	if l.Algorithm != limiter.Log && l.Calendar == calendar.None ||
 		l.Calendar != calendar.None && l.Algorithm != limiter.FixedWindow {
 		add(Algorithm(l.Algorithm))

@@ -88,17 +88,17 @@ func verdictOf(c enforce.Result) verdict {
 	response := answer.To(c)
 	v.text(contextKeyName, c.Name)
 	v.text(contextPlan, c.Plan)
-	v.text(contextRule, c.Rule)
-	v.text(contextReservation, c.Reservation)
+	v.text(contextRule, c.Route)
+	v.text(contextReservation, c.Settlement)
 	v.text(contextRateLimit, response.RateLimit)
 	v.text(contextRateLimitPolicy, response.RateLimitPolicy)
 	if c.Degraded {
 		v.context[contextDegraded] = true
 	}
 	if response.Limited {
-		v.context[contextLimit] = response.Binding.Limit.Requests
+		v.context[contextLimit] = response.Binding.Requests
 		v.context[contextRemaining] = response.Binding.Remaining
-		v.context[contextReset] = answer.WholeSeconds(response.Binding.Reset)
+		v.context[contextReset] = answer.WholeSeconds(response.Binding.Next)
 	}
 	switch {
 	case response.Denial != nil:
@@ -129,14 +129,6 @@ func unauthorized() verdict {
 func unavailable() verdict {
 	v := verdict{principal: unverified, context: map[string]any{contextDegraded: true}}
 	v.deny(answer.Unavailable())
-	return v
-}
-
-// impossible is the answer to a call that costs more than a limit ever admits.
-func impossible(id string) verdict {
-	v := verdict{verified: true, principal: id,
-		context: map[string]any{contextDenied: true, contextKeyID: id}}
-	v.deny(answer.Impossible())
 	return v
 }
 

@@ -14,7 +14,6 @@ import (
 	"tidegate/internal/cause"
 	"tidegate/internal/enforce"
 	"tidegate/internal/jwt"
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 )
 
@@ -131,10 +130,7 @@ func (a *Authorizer) check(ctx context.Context, call enforce.Call) (verdict, *po
 	if refusal, refused := errors.AsType[*policy.RefusedError](err); refused {
 		return verdict{}, refusal
 	}
-	switch {
-	case errors.Is(err, limiter.ErrCost):
-		return impossible(call.Subject), nil
-	case err != nil:
+	if err != nil {
 		return unavailable(), nil //nolint:nilerr // the Checker logs it
 	}
 	return verdictOf(result), nil
