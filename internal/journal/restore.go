@@ -260,7 +260,7 @@ func (j *Journal) revertTo(ctx context.Context, s *state, until time.Time) error
 // withNextVersion returns an older record under the version after the newest's. If both
 // are equal, it returns the record as it is.
 func (n name) withNextVersion(older, newest []byte) []byte {
-	at := policyset.PublicAt
+	at := policyset.VersionAt
 	switch {
 	case n.key == policyset.SetKey:
 		at = 0

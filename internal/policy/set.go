@@ -170,6 +170,11 @@ type Plan struct {
 	Opens []route.Pattern `json:"opens,omitempty"`
 }
 
+// DenyNothing reports whether limits deny no call: each is in shadow or lifts others.
+func DenyNothing(list []limits.Limit) bool {
+	return !slices.ContainsFunc(list, func(l limits.Limit) bool { return !l.Shadow && !l.Lifted })
+}
+
 // Degraded determines how calls are decided while Valkey is unavailable. Whatever its
 // value, only callers that were verified before may pass.
 type Degraded string

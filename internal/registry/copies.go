@@ -7,9 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 
 	"github.com/valkey-io/valkey-go"
 
@@ -71,38 +69,14 @@ func copyKeys() []string {
 	return names
 }
 
-// encodeCopy encodes a copy of the plans, as policyset.CopyFormat says.
+// encodeCopy encodes a copy, as policyset.CopyFormat says.
 func encodeCopy(s *policy.Set) ([]byte, error) {
 	if s.Version < 1 || s.Version > math.MaxUint32 || s.NextNumber < 1 || s.NextNumber > policy.MaxNumber+1 {
 		return nil, fmt.Errorf("registry: encode plans: version %d or next number %d out of range",
 			s.Version, s.NextNumber)
 	}
-	numbers := s.NextNumber - 1
 	out := binary.BigEndian.AppendUint32([]byte{policyset.CopyFormat}, uint32(s.Version))
-	out = binary.BigEndian.AppendUint16(out, uint16(numbers))
-	out = append(out, make([]byte, 4+6*numbers)...)
-	for _, p := range s.Plans {
-		entry, err := policyset.EncodeEntry(p.Mode, p.Limits)
-		if err != nil {
-			return nil, err
-		}
-		at := out[11+6*(p.Number-1):]
-		binary.BigEndian.PutUint32(at, uint32(len(out)))
-		binary.BigEndian.PutUint16(at[4:], uint16(len(entry)))
-		out = append(out, entry...)
-	}
-	var list []byte
-	for _, name := range slices.Sorted(maps.Keys(s.GroupOverrides)) {
-		o := s.GroupOverrides[name]
-		entry, err := policyset.EncodeEntry("", o.Limits)
-		if err != nil {
-			return nil, err
-		}
-		list = fmt.Appendf(list, "\x00%s=%d,%d", name, len(out), 7+len(entry))
-		out = append(policyset.AppendTime(out, o.Until), entry...)
-	}
-	binary.BigEndian.PutUint32(out[7:], uint32(len(out)))
-	return append(out, list...), nil
+	return binary.BigEndian.AppendUint16(out, uint16(s.NextNumber-1)), nil
 }
 
 //go:embed lua/copy.lua

@@ -62,7 +62,7 @@ func (s *Store) Create(ctx context.Context, n policy.NewKey, edit Edit) (policy.
 		Foreign: n.Value != "",
 		Tags:    n.Tags,
 		Group:   n.Group,
-		Allow:   n.Allow,
+		Opens:   n.Opens,
 		Plan:    n.Plan,
 		Expires: n.Expires,
 		Status:  cmp.Or(n.Status, policy.Active),
@@ -169,13 +169,12 @@ func sameRecord(a, b storedKey) bool {
 	return err == nil && bytes.Equal(before, after)
 }
 
-// replace writes k as the next version of old and deletes the names in alsoDelete in the
-// same step. With ErrConflict it returns the current key.
-func (s *Store) replace(ctx context.Context, old policy.Key, k storedKey, action string, edit Edit,
-	alsoDelete ...string) (policy.Key, error) {
+// replace writes k as the next version of old. With ErrConflict it returns the current key.
+func (s *Store) replace(ctx context.Context, old policy.Key, k storedKey, action string,
+	edit Edit) (policy.Key, error) {
 	k.Version = old.Version + 1
 	k.Updated = s.Now().UTC().Truncate(time.Second)
-	err := s.put(ctx, old, k.Key, k.hashes, action, edit, alsoDelete...)
+	err := s.put(ctx, old, k.Key, k.hashes, action, edit)
 	if errors.Is(err, policy.ErrConflict) {
 		current, _, getErr := s.get(ctx, k.set, old.ID)
 		return current, errors.Join(err, getErr)
@@ -195,9 +194,9 @@ func (s *Store) Unban(ctx context.Context, id string, version int64, edit Edit) 
 	return s.replace(ctx, old, k, audit.KeyUnban, edit)
 }
 
-// Reset deletes all counts of the key, in one step with the audit entry. It fails with
-// ErrConflict, and deletes nothing, if the key was edited meanwhile or has another version
-// than edit.
+// Reset writes into the key's record that what was counted up to now does not count. It
+// fails with ErrConflict, and writes nothing, if the key was edited meanwhile or has
+// another version than edit.
 func (s *Store) Reset(ctx context.Context, id string, edit Edit) (policy.Key, error) {
 	k, err := s.load(ctx, id)
 	if err == nil && edit.Version > 0 && edit.Version != k.Version {
@@ -206,25 +205,30 @@ func (s *Store) Reset(ctx context.Context, id string, edit Edit) (policy.Key, er
 	if err != nil {
 		return policy.Key{}, err
 	}
-	return s.replace(ctx, k.Key, k, audit.KeyReset, edit, countNames(k.set, id)...)
-}
-
-// countNames returns the names in Valkey of all that is counted for a subject under this
-// policy set.
-func countNames(set *policy.Set, id string) []string {
-	names := []string{keyspace.State(id)}
-	for _, r := range set.Routes {
-		names = append(names, keyspace.Of(id, "s"+policy.RouteTag(r.Name)))
+	old := k.Key
+	if k.Reset, err = s.serverTime(ctx, id); err != nil {
+		return policy.Key{}, err
 	}
-	return names
+	return s.replace(ctx, old, k, audit.KeyReset, edit)
 }
 
-// Delete removes a key, its counts and its entries in the lists. It fails with ErrConflict
-// if the key has another version than edit.
+// serverTime returns the clock of the server that counts the calls of a subject.
+func (s *Store) serverTime(ctx context.Context, id string) (time.Time, error) {
+	const script = "local t = redis.call('TIME') return t[1] * 1000000 + t[2]"
+	us, err := s.client.Do(ctx,
+		s.client.B().Eval().Script(script).Numkeys(1).Key(keyspace.Record(id)).Build()).AsInt64()
+	if err != nil {
+		return time.Time{}, fmt.Errorf("registry: read the server's time: %w", err)
+	}
+	return time.UnixMicro(us).UTC(), nil
+}
+
+// Delete removes a key and its entries in the lists. Its counts expire. It fails with
+// ErrConflict if the key has another version than edit.
 func (s *Store) Delete(ctx context.Context, id string, edit Edit) error {
 	k, err := s.load(ctx, id)
 	if errors.Is(err, policy.ErrUnreadable) {
-		return s.deleteUnreadable(ctx, k.set, id, edit)
+		return s.deleteUnreadable(ctx, id, edit)
 	}
 	if err == nil && edit.Version > 0 && edit.Version != k.Version {
 		return policy.ErrConflict
@@ -237,8 +241,8 @@ func (s *Store) Delete(ctx context.Context, id string, edit Edit) error {
 		return fmt.Errorf("registry: delete key: %w", err)
 	}
 	e := recordEdit{
-		id: id, key: keyspace.Record(id), versionAt: policyset.PublicAt + 1, expected: k.Version,
-		alsoDelete: countNames(k.set, id), entry: entry,
+		id: id, key: keyspace.Record(id), versionAt: policyset.VersionAt + 1, expected: k.Version,
+		entry: entry,
 	}
 	if _, err := s.write(ctx, e); err != nil {
 		return err
@@ -249,13 +253,13 @@ func (s *Store) Delete(ctx context.Context, id string, edit Edit) error {
 
 // deleteUnreadable deletes a key whose record cannot be decoded. Its name, lists and
 // version are unknown; List drops entries without a record.
-func (s *Store) deleteUnreadable(ctx context.Context, set *policy.Set, id string, edit Edit) error {
+func (s *Store) deleteUnreadable(ctx context.Context, id string, edit Edit) error {
 	record, err := s.client.Do(ctx, s.getRecord(id)).AsBytes()
 	if err != nil && !valkey.IsValkeyNil(err) {
 		return fmt.Errorf("registry: delete key: %w", err)
 	}
 	_, err = s.write(ctx, recordEdit{
-		id: id, key: keyspace.Record(id), versionAt: 1, found: record, alsoDelete: countNames(set, id),
+		id: id, key: keyspace.Record(id), versionAt: 1, found: record,
 		entry: edit.entry(audit.KeyDelete, "", 0),
 	})
 	return err

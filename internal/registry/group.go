@@ -6,12 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/audit"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/store/keyspace"
 )
@@ -85,27 +86,18 @@ func (s *Store) removeGroups(ctx context.Context, names []string) {
 	}
 }
 
-// GroupUsage returns what a call of cost 1 would get now from a group's limits of each of
-// some plans, in order. It takes nothing. A plan without limits on groups, or with mode
-// Off, gets the zero Decision.
-func (s *Store) GroupUsage(ctx context.Context, name string,
-	plans []policy.Plan) ([]limiter.Decision, error) {
-	return s.peek(ctx, len(plans), func(i int) (string, []limiter.Limit) {
-		p := plans[i]
-		if len(p.PerGroup) == 0 {
-			return "", nil
-		}
-		return keyspace.Of(policy.GroupID(name), policy.GroupState(p.Number)), p.PerGroup
-	})
-}
+// resetKey names the time up to which what was counted for a group does not count, in
+// microseconds since 1970.
+func resetKey(id string) string { return keyspace.Of(id, "r") }
 
-// ResetGroup deletes all counts of a group, in one step with the audit entry. The counts
-// of its keys stay. It fails with ErrNotFound for a group without keys.
+// resetLife is how long a group's reset is stored, in milliseconds. A window is at most
+// 366 days, and a log keeps what it counted for two.
+var resetLife = strconv.FormatInt((2 * limits.MaxWindow).Milliseconds(), 10)
+
+// ResetGroup writes that what a group was counted up to now does not count, in one step
+// with the audit entry. The counts of its keys stay. It fails with ErrNotFound for a group
+// without keys.
 func (s *Store) ResetGroup(ctx context.Context, name string, edit Edit) error {
-	set, err := s.Set(ctx)
-	if err != nil {
-		return err
-	}
 	n, err := s.Count(ctx, Query{Group: name})
 	switch {
 	case err != nil:
@@ -114,16 +106,16 @@ func (s *Store) ResetGroup(ctx context.Context, name string, edit Edit) error {
 		return policy.ErrNotFound
 	}
 	id := policy.GroupID(name)
-	e := recordEdit{id: id, key: keyspace.Record(id), versionAt: 1,
-		entry: edit.entry(audit.GroupReset, name, 0)}
-	for _, p := range set.Plans {
-		e.alsoDelete = append(e.alsoDelete, keyspace.Of(id, policy.GroupState(p.Number)))
+	now, err := s.serverTime(ctx, id)
+	if err != nil {
+		return err
 	}
-	_, err = s.write(ctx, e)
+	_, err = s.write(ctx, recordEdit{id: id, key: keyspace.Record(id), versionAt: 1, reset: now,
+		entry: edit.entry(audit.GroupReset, name, 0)})
 	return err
 }
 
-// OverrideGroup replaces the limits of the plans for each key of a group until the
+// OverrideGroup gives the keys of a group limits in place of their plans' until the
 // override ends; nil ends it at once. Counts stay, and a key's own override wins. Every
 // check that starts after it returns obeys. It fails with ErrNotFound for a group without
 // keys, or without an override to end; otherwise as SaveSet does.

@@ -27,8 +27,8 @@ const (
 	Overridden List = "overridden" // keys with an override, in force or past
 	Revoked    List = "revoked"
 	Expiring   List = "expiring" // keys with an expiry, at any time
-	// Shadowed has keys with an override in shadow mode or off, and all keys of plans in
-	// these modes.
+	// Shadowed has keys whose override has no enforced limit, and all keys of plans without
+	// one.
 	Shadowed List = "shadow"
 )
 
@@ -38,14 +38,14 @@ func planIndexKey(number int) string { return indexKey + ":plan:" + strconv.Itoa
 
 func tagIndexKey(tag string) string { return indexKey + ":tag:" + tag }
 
-// shadowedIndexes names the sorted sets that have the keys of Shadowed. If a plan in
-// shadow mode or off is the default for tokens or addresses, that is the list of all
+// shadowedIndexes names the sorted sets that have the keys of Shadowed. If a plan
+// without an enforced limit is the default for tokens or addresses, that is the list of all
 // keys: the plan's list lacks callers who have it by default.
 func shadowedIndexes(set *policy.Set) []string {
 	indexes := []string{Shadowed.index()}
 	for _, p := range set.Plans {
 		switch {
-		case !policy.DenyNothing(p.Mode, p.Limits):
+		case !policy.DenyNothing(p.Limits):
 		case p.Name == set.TokenPlan || p.Name == set.AddressPlan:
 			return []string{indexKey}
 		default:
@@ -82,7 +82,7 @@ func lists(k policy.Key) []string {
 	}
 	if k.Override != nil {
 		in = append(in, Overridden.index())
-		if policy.DenyNothing("", k.Override.Limits) {
+		if policy.DenyNothing(k.Override.Limits) {
 			in = append(in, Shadowed.index())
 		}
 	}

@@ -67,14 +67,14 @@ var editScript = sync.OnceValue(func() *valkey.Lua {
 
 // recordEdit is a change of one record: of a key, of the policy set, or of a group.
 type recordEdit struct {
-	id         string   // of the subject
-	key        string   // name of the record in Valkey
-	versionAt  int      // position of the version in the record, from 1
-	expected   int64    // current version; 0 if there must be no record, or if found is set
-	found      []byte   // expected bytes from versionAt on, instead of expected
-	record     []byte   // empty to delete the record
-	alsoDelete []string // names in Valkey that are deleted in the same step
-	entry      audit.Entry
+	id        string    // of the subject
+	key       string    // name of the record in Valkey
+	versionAt int       // position of the version in the record, from 1
+	expected  int64     // current version; 0 if there must be no record, or if found is set
+	found     []byte    // expected bytes from versionAt on, instead of expected
+	record    []byte    // empty to delete the record
+	reset     time.Time // that the group's resetKey gets in the same step; zero for none
+	entry     audit.Entry
 }
 
 // write makes the change and appends its audit entry, in one atomic step. With
@@ -99,10 +99,15 @@ func (s *Store) write(ctx context.Context, e recordEdit) (newer []byte, err erro
 		Urgent: e.entry.Action == audit.KeyRevoke || e.entry.Action == audit.KeyBan,
 		Change: &audit.Change{Key: e.key, Record: e.record},
 	}
-	keys := slices.Concat([]string{e.key}, audit.Names(bucket), e.alsoDelete)
+	keys := slices.Concat([]string{e.key}, audit.Names(bucket))
+	reset := ""
+	if !e.reset.IsZero() {
+		keys = append(keys, resetKey(e.id))
+		reset = strconv.FormatInt(e.reset.UnixMicro(), 10)
+	}
 	step.Run = func(sealed []string) (stale bool, err error) {
 		args := append([]string{expected, strconv.Itoa(e.versionAt),
-			valkey.BinaryString(e.record)}, sealed...)
+			valkey.BinaryString(e.record), reset, resetLife}, sealed...)
 		reply, err := editScript().Exec(ctx, s.client, keys, args).ToMessage()
 		switch {
 		case valkey.IsValkeyNil(err):
@@ -122,10 +127,9 @@ func (s *Store) write(ctx context.Context, e recordEdit) (newer []byte, err erro
 	return newer, err
 }
 
-// put writes k in place of old and deletes the names in alsoDelete in the same step.
-// Without an ID, old stands for no key.
+// put writes k in place of old. Without an ID, old stands for no key.
 func (s *Store) put(ctx context.Context, old, k policy.Key, hashes policyset.Secrets, action string,
-	edit Edit, alsoDelete ...string) error {
+	edit Edit) error {
 	record, err := policyset.EncodeRecord(k, hashes)
 	if err != nil {
 		return err
@@ -148,8 +152,8 @@ func (s *Store) put(ctx context.Context, old, k policy.Key, hashes policyset.Sec
 		}
 	}
 	e := recordEdit{
-		id: k.ID, key: keyspace.Record(k.ID), versionAt: policyset.PublicAt + 1,
-		expected: old.Version, record: record, alsoDelete: alsoDelete, entry: entry,
+		id: k.ID, key: keyspace.Record(k.ID), versionAt: policyset.VersionAt + 1,
+		expected: old.Version, record: record, entry: entry,
 	}
 	switch _, err := s.write(ctx, e); {
 	case errors.Is(err, policy.ErrConflict) || errors.Is(err, policy.ErrNotFound):

@@ -1,4 +1,4 @@
--- Writes a bucket's copy of the plans, or a mirror of the policy set, if the stored one
+-- Writes a bucket's copy, or a mirror of the policy set, if the stored one
 -- has an older version. No version is ever saved with two contents.
 --
 -- KEYS[1]  the copy

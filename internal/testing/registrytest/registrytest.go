@@ -8,7 +8,7 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 )
 
@@ -44,15 +44,15 @@ func Save[Edit any](t testing.TB, s policies[Edit], edit Edit, change func(*poli
 
 // Plan returns a change for Save that gives a plan these limits. It adds a plan that does
 // not exist.
-func Plan(name string, limits ...limiter.Limit) func(*policy.Set) {
+func Plan(name string, list ...limits.Limit) func(*policy.Set) {
 	return func(s *policy.Set) {
 		for i := range s.Plans {
 			if s.Plans[i].Name == name {
-				s.Plans[i].Limits = limits
+				s.Plans[i].Limits = list
 				return
 			}
 		}
-		s.Plans = append(s.Plans, policy.Plan{Name: name, Limits: limits})
+		s.Plans = append(s.Plans, policy.Plan{Name: name, Limits: list})
 	}
 }
 
