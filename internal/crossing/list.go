@@ -16,7 +16,6 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/enforce"
-	"tidegate/internal/policy"
 	"tidegate/internal/store/keyspace"
 )
 
@@ -64,7 +63,7 @@ func NewStore(client valkey.Client, lines *slog.Logger) *Store {
 	return &Store{client: client, log: NewLog(lines)}
 }
 
-// Report reports the crossings of a reservation or its settlement immediately.
+// Report reports the crossings of a settlement immediately.
 func (s *Store) Report(ctx context.Context, call Call, crossings []enforce.Crossing) {
 	if len(crossings) > 0 {
 		s.log.Note(call, crossings)
@@ -96,8 +95,8 @@ func (s *Store) Test(ctx context.Context, by string) error {
 		return fmt.Errorf("crossing: test: %w", err)
 	}
 	now := time.Now()
-	e := Event{Time: now, KeyID: testID, KeyName: "Test of alerts by " + by, Scope: policy.ScopeKey,
-		Subject: testID, Limit: "100 per 1 hour", Threshold: 100, Used: 100, Max: 100,
+	e := Event{Time: now, KeyID: testID, KeyName: "Test of alerts by " + by, Who: whoCaller,
+		Subject: testID, Limit: "100 per hour", Threshold: 100, Used: 100, Max: 100,
 		Resets: now.Add(time.Hour)}
 	s.log.lines.LogAttrs(ctx, slog.LevelInfo, Message, append(e.attrs(), slog.Bool("test", true))...)
 	return nil

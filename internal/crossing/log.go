@@ -29,6 +29,7 @@
 package crossing
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	_ "embed" // the script
@@ -38,6 +39,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -46,6 +48,7 @@ import (
 
 	"tidegate/internal/answer"
 	"tidegate/internal/enforce"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/telemetry"
@@ -147,10 +150,10 @@ type Event struct {
 	KeyName string `json:"name,omitempty"`
 	Group   string `json:"group,omitempty"`
 	Plan    string `json:"plan,omitempty"`
-	Rule    string `json:"rule,omitempty"` // route rule of the call
-	// Scope is the kind of subject that the limit is on, as in enforce.LimitState.
-	// Subject is the id of the caller, network (an HMAC), route or group.
-	Scope     string    `json:"scope"`
+	Route   string `json:"route,omitempty"` // that a backend is told
+	// Who says for whom the limit counts apart: "each caller". Subject is the id of the
+	// caller, network (an HMAC), route or group.
+	Who       string    `json:"who"`
 	Subject   string    `json:"subject"`
 	Limit     string    `json:"limit"`     // name as in RateLimit fields
 	Threshold int       `json:"threshold"` // percent
@@ -164,45 +167,48 @@ type Event struct {
 
 // Call is the call that crossed thresholds.
 type Call struct {
-	KeyID, KeyName, Group, Plan, Rule string
-	Version                           int64 // of the caller's record; 0 without one
-	Kind                              policy.Kind
+	KeyID, KeyName, Group, Plan, Route string
+	Version                            int64 // of the caller's record; 0 without one
+	Kind                               policy.Kind
 }
 
 // ResultOf returns the call of a check's result.
 func ResultOf(r *enforce.Result, kind policy.Kind) Call {
-	return Call{KeyID: r.ID, KeyName: r.Name, Group: r.Group, Plan: r.Plan, Rule: r.Rule,
+	return Call{KeyID: r.ID, KeyName: r.Name, Group: r.Group, Plan: r.Plan, Route: r.Route,
 		Version: r.KeyVersion, Kind: kind}
 }
 
 // SettlementOf returns the call of a settlement. A caller without a record is any other
 // caller, since a reservation does not say whether a token or an address is the caller.
 func SettlementOf(s *enforce.Settlement) Call {
-	return Call{KeyID: s.ID, KeyName: s.Name, Group: s.Group, Plan: s.Plan, Rule: s.Rule,
+	return Call{KeyID: s.ID, KeyName: s.Name, Group: s.Group, Plan: s.Plan, Route: s.Route,
 		Version: s.KeyVersion, Kind: s.Kind}
 }
 
 func (c Call) event(x enforce.Crossing) Event {
 	e := Event{
-		Time: x.At, KeyID: c.KeyID, KeyName: c.KeyName, Group: c.Group, Plan: c.Plan, Rule: c.Rule,
-		Scope: x.Scope, Subject: x.Subject,
-		Limit:     answer.NameOf(enforce.LimitState{Usage: x.Usage, Scope: x.Scope}),
-		Threshold: x.Percent, Used: x.Used(), Max: x.Limit.Requests, Resets: x.At.Add(x.Reset),
-		class: c.class(x.Scope),
+		Time: x.At, KeyID: c.KeyID, KeyName: c.KeyName, Group: c.Group, Plan: c.Plan, Route: c.Route,
+		Who: cmp.Or(x.Limit.For(), whoCaller), Subject: x.Subject,
+		Limit:     answer.NameOf(x.Limit),
+		Threshold: x.Percent, Used: x.Used, Max: x.Limit.Requests, Resets: x.At.Add(x.Reset),
+		class: c.class(x.Limit.Who),
 	}
-	if x.Scope == policy.ScopeKey || x.Scope == policy.ScopeRoute {
+	if x.Limit.Who.OfCaller() {
 		e.version = c.Version
 	}
 	return e
 }
 
-// class returns the class of a report about a limit with a scope. A limit on addresses
-// counts for any other caller, since addresses are cheap to make up.
-func (c Call) class(scope string) string {
-	switch scope {
-	case policy.ScopeGlobal, policy.ScopeRouteAll:
+// whoCaller says for whom a limit counts that does not say it.
+const whoCaller = "each caller"
+
+// class returns the class of a report about a limit. A limit of each address or of each
+// value of a parameter counts for any other caller, since both are cheap to make up.
+func (c Call) class(who limits.Who) string {
+	switch {
+	case who == limits.Together:
 		return "r"
-	case policy.ScopeKey, policy.ScopeRoute, policy.ScopeGroup:
+	case who.OfCaller() || who == limits.EachGroup:
 		switch c.Kind {
 		case policy.APIKey:
 			return "r"
@@ -218,23 +224,20 @@ func (c Call) class(scope string) string {
 // threshold and the version of the caller's record.
 func (e *Event) mark() string {
 	h := sha256.New()
-	for _, part := range []string{e.Subject, e.Scope, e.owner(), e.Limit, strconv.Itoa(e.Threshold),
+	for _, part := range []string{e.Subject, e.owner(), e.Limit, strconv.Itoa(e.Threshold),
 		strconv.FormatInt(e.version, 10)} {
 		h.Write(append([]byte{byte(len(part) >> 8), byte(len(part))}, part...))
 	}
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:12])
 }
 
-// owner distinguishes limits with equal numbers: it returns the rule of a rule's limit
-// and the plan of a limit on a group. Limits of a plan are the same on any route.
+// owner distinguishes limits with equal words that count apart: it returns the plan of a
+// limit that is not of each caller, since that of another plan is another count.
 func (e *Event) owner() string {
-	switch e.Scope {
-	case policy.ScopeRoute, policy.ScopeRouteIP:
-		return e.Rule
-	case policy.ScopeGroup:
-		return e.Plan
+	if strings.HasPrefix(e.Who, whoCaller) {
+		return ""
 	}
-	return ""
+	return e.Plan
 }
 
 // Message is the message of lines about crossed limits.
@@ -246,7 +249,7 @@ func (e *Event) attrs() []slog.Attr {
 		slog.String("event", telemetry.LimitCrossed), slog.String("key_id", e.KeyID),
 		slog.String("key_name", e.KeyName),
 		slog.String("group", e.Group),
-		slog.String("plan", e.Plan), slog.String("rule", e.Rule), slog.String("scope", e.Scope),
+		slog.String("plan", e.Plan), slog.String("route", e.Route), slog.String("who", e.Who),
 		slog.String("subject", e.Subject), slog.String("limit", e.Limit),
 		slog.Int("threshold", e.Threshold), slog.Int64("used", e.Used), slog.Int64("max", e.Max),
 		slog.String("resets", e.Resets.UTC().Format(time.RFC3339)),
