@@ -71,7 +71,9 @@ func (t *Terms) ownRun(mark string, keep time.Duration) run {
 		until = t.standing.until.UnixMicro()
 	}
 	own := t.Steps[0].step
-	if mark != "" {
+	if mark == "" {
+		keep = 0
+	} else {
 		r.keys = append(r.keys, keyspace.Of(id, mark))
 	}
 	r.script, r.keys = stepScript, append(r.keys, own.Keys()...)

@@ -180,45 +180,49 @@ func (c *Checker) read(ctx context.Context, call Call) (*compiled, *caller, erro
 // settle makes the changes: first the caller's, which take the mark away, then the group's.
 func (c *Checker) settle(ctx context.Context, set *compiled, k *caller, s *sealed, result *Settlement) error {
 	mark := keyspace.Of(s.subject, s.mark)
-	if s.parts[0].subject != s.subject { // only the group's limits took the cost
-		removed, err := c.client.Do(ctx, c.client.B().Del().Key(mark).Build()).AsInt64()
-		if err != nil {
-			return fmt.Errorf("enforce: settle: %w", err)
-		}
-		if removed == 0 {
-			return ErrSettled
-		}
-		mark = ""
-	}
 	charged := map[string]int64{} // by key of the state
-	for _, p := range s.parts {
-		changes := p.changes(result.Actual, p.subject != s.subject)
-		key := ""
-		if p.subject == s.subject {
+	for i, p := range s.parts {
+		changes, key := p.changes(result.Actual, p.subject != s.subject), ""
+		if i == 0 && p.subject == s.subject && len(changes.Changes) > 0 {
 			key = mark
+		} else if i == 0 { // no state of the caller changes
+			if err := c.unmark(ctx, mark); err != nil {
+				return err
+			}
 		}
-		if len(changes.Changes) == 0 && key == "" {
+		if len(changes.Changes) == 0 {
 			continue
 		}
 		reply := c.flush(ctx, []run{giveRun(changes, key)}, nil)[0]
 		switch {
-		case reply.err != nil && p.subject == s.subject:
+		case reply.err != nil && key != "":
 			return reply.err
 		case reply.err != nil:
 			result.Partial = true
-		case key != "" && len(reply.numbers) == 0 && len(changes.Changes) > 0:
+		case len(reply.numbers) == 0:
 			return ErrSettled
 		}
-		for i, given := range reply.numbers {
-			by := changes.Changes[i].By
-			result.Partial = result.Partial || by < 0 && given < -by
-			if by > 0 {
-				charged[changes.Changes[i].Key] = given
+		for j, given := range reply.numbers {
+			by := changes.Changes[j].By
+			if result.Partial = result.Partial || by < 0 && given < -by; by > 0 {
+				charged[changes.Changes[j].Key] = given
 			}
 		}
 	}
 	if len(charged) > 0 {
 		return c.lookSettled(ctx, set, k, s, charged, result)
+	}
+	return nil
+}
+
+// unmark takes the mark of a call away.
+func (c *Checker) unmark(ctx context.Context, mark string) error {
+	removed, err := c.client.Do(ctx, c.client.B().Del().Key(mark).Build()).AsInt64()
+	switch {
+	case err != nil:
+		return fmt.Errorf("enforce: settle: %w", err)
+	case removed == 0:
+		return ErrSettled
 	}
 	return nil
 }
