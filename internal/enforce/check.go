@@ -201,7 +201,7 @@ func (r *round) take(ctx context.Context, piggyback *Piggyback) (stale *found, e
 	}
 	replies := r.c.flush(ctx, runs, piggyback)
 	own := replies[0]
-	if own.read != nil && r.looks() && r.isNewest(own.read) {
+	if own.read != nil && r.looks() && r.mark == "" && r.isNewest(own.read) {
 		r.Result.Now, own = own.read.now, reply{numbers: nil}
 	}
 	if own.err != nil || own.read != nil {
@@ -226,12 +226,25 @@ func (r *round) take(ctx context.Context, piggyback *Piggyback) (stale *found, e
 		}
 	}
 	switch {
+	case r.early && !r.Result.Allowed:
+		_ = r.addShared(replies[1:]) // the caller's own step decides
+		r.giveBack(ctx)
+		r.forgetShared()
+		return nil, nil
 	case r.early:
 		return nil, r.addShared(replies[1:])
 	case r.Result.Allowed && len(r.Steps) > 1:
 		return nil, r.addShared(r.c.flush(ctx, r.sharedRuns(), nil))
 	}
 	return nil, nil
+}
+
+// forgetShared leaves out what shared limits said.
+func (r *round) forgetShared() {
+	for i := len(r.Steps[0].Limits); i < len(r.Result.Limits); i++ {
+		l := &r.Result.Limits[i]
+		*l = LimitState{Applied: l.Applied, CountKey: l.CountKey, Unread: true}
+	}
 }
 
 // isNewest reports whether a look found what the environment knows.

@@ -17,7 +17,7 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-func patterns(t *testing.T, texts ...string) []route.Pattern {
+func patternsOf(t testing.TB, texts ...string) []route.Pattern {
 	t.Helper()
 	all := make([]route.Pattern, len(texts))
 	for i, text := range texts {
@@ -42,11 +42,11 @@ func TestLimitsHold(t *testing.T) {
 			}
 			s.Limits = parseAll(t, []string{"30 per hour, together", "25 per hour, each address"})
 			s.Routes = []limits.Route{
-				{Name: "search", Match: patterns(t, "GET /search", "GET /find/{q}")},
-				{Name: "chat", Match: patterns(t, "POST /chat"),
+				{Name: "search", Match: patternsOf(t, "GET /search", "GET /find/{q}")},
+				{Name: "chat", Match: patternsOf(t, "POST /chat"),
 					Cost: limits.Costs{Units: map[string]int64{limits.Cost: 2, "tokens": 4}}},
-				{Name: "items", Match: patterns(t, "GET /items/{item}")},
-				{Name: "health", Match: patterns(t, "GET /health"), Cost: limits.Costs{Free: true}},
+				{Name: "items", Match: patternsOf(t, "GET /items/{item}")},
+				{Name: "health", Match: patternsOf(t, "GET /health"), Cost: limits.Costs{Free: true}},
 			}
 		})
 		inGroup := func(k *policy.Key) { k.Group = "acme" }
@@ -148,8 +148,8 @@ func TestRefusals(t *testing.T) {
 	w := newWorld(t, valkeytest.Start(t))
 	w.save(func(s *policy.Set) {
 		s.Plans = []policy.Plan{{Name: "free", Limits: parseAll(t, []string{"5 per hour"})},
-			{Name: "closed", Opens: patterns(t, "GET /open")}}
-		s.Routes = []limits.Route{{Name: "a", Match: patterns(t, "GET /a/{x}")}}
+			{Name: "closed", Opens: patternsOf(t, "GET /open")}}
+		s.Routes = []limits.Route{{Name: "a", Match: patternsOf(t, "GET /a/{x}")}}
 		s.Deny = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
 	})
 	restore := func(k *policy.Key) { k.Expires, k.Opens, k.Status = time.Time{}, nil, policy.Active }
@@ -169,7 +169,7 @@ func TestRefusals(t *testing.T) {
 		"unknown key": {call: func(c *Call) { c.Subject = "000000000000" }, cause: cause.Unknown},
 		"revoked":     {change: func(k *policy.Key) { k.Status = policy.Revoked }, cause: cause.Revoked},
 		"expired":     {change: func(k *policy.Key) { k.Expires = w.serverNow() }, cause: cause.Expired},
-		"closed route of the key": {change: func(k *policy.Key) { k.Opens = patterns(t, "GET /open") },
+		"closed route of the key": {change: func(k *policy.Key) { k.Opens = patternsOf(t, "GET /open") },
 			cause: cause.Access},
 		"closed route of the plan": {change: func(k *policy.Key) { k.PlanNumber = 2 }, cause: cause.Access},
 		"address":                  {call: func(c *Call) { c.Address = netip.MustParseAddr("198.51.100.9") }, cause: cause.Address},
@@ -236,7 +236,7 @@ func TestSettle(t *testing.T) {
 			s.Plans = []policy.Plan{{Name: "free", Limits: parseAll(t, []string{"100 per hour", "50 per hour, on chat",
 				"1,000 tokens per hour", "20 calls per hour", "1,000 tokens per hour, each group",
 				"1,000 tokens per hour, together", "1,000 tokens per hour, counter"})}}
-			s.Routes = []limits.Route{{Name: "chat", Match: patterns(t, "POST /chat"), Settle: true,
+			s.Routes = []limits.Route{{Name: "chat", Match: patternsOf(t, "POST /chat"), Settle: true,
 				Cost: limits.Costs{Units: map[string]int64{limits.Cost: 5, "tokens": 20}}}}
 		})
 		w.key("one", "free", func(k *policy.Key) { k.Group = "acme" })

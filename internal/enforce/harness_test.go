@@ -70,8 +70,14 @@ func (w *world) save(change func(*policy.Set)) {
 	}
 	w.policy = *saved
 	w.do("SET", policyset.SetKey, string(policyset.EncodeSet(saved.Version, text)))
-	for _, b := range keyspace.All() {
-		w.do("SET", policyset.CopyKey(b), head(saved.Version)+"\x00\x01")
+	commands := make(valkey.Commands, keyspace.Buckets)
+	for i, b := range keyspace.All() {
+		commands[i] = w.client.B().Set().Key(policyset.CopyKey(b)).Value(head(saved.Version) + "\x00\x01").Build()
+	}
+	for _, result := range w.client.DoMulti(context.WithoutCancel(w.t.Context()), commands...) {
+		if err := result.Error(); err != nil {
+			w.t.Fatal(err)
+		}
 	}
 }
 

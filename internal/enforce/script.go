@@ -62,7 +62,7 @@ const forever = 1<<53 - 1
 func (t *Terms) ownRun(mark string, keep time.Duration) run {
 	id := t.Result.ID
 	r := run{keys: []string{keyspace.Record(id), policyset.CopyKey(keyspace.BucketOf(id))}}
-	if t.looks() {
+	if t.looks() && mark == "" {
 		r.script = findScript
 		return r
 	}
