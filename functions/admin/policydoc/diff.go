@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 )
 
@@ -54,15 +55,14 @@ func (d *differ) note(field, before, after string) {
 	}
 }
 
-// Diff returns the changes from one set to another. It matches plans by number and routes
-// by name. The order of either has no meaning, so reordering is no change.
+// Diff returns the changes from one set to another. It matches plans by number, and routes
+// by ID or else by name. The order of either has no meaning, so reordering is no change.
 func Diff(before, after *policy.Set) []Change {
 	var d differ
 	d.plans(before, after)
 	d.routes(before.Routes, after.Routes)
 	d.of = ""
-	d.note("limits per address", ScopeText(before.PerIP), ScopeText(after.PerIP))
-	d.note("global limits", ScopeText(before.Global), ScopeText(after.Global))
+	d.note("limits of all callers", LimitsText(before.Limits), LimitsText(after.Limits))
 	d.note("refused addresses", PrefixText(before.Deny), PrefixText(after.Deny))
 	d.note("allowed addresses", PrefixText(before.Allow), PrefixText(after.Allow))
 	d.note("exempt addresses", PrefixText(before.Exempt), PrefixText(after.Exempt))
@@ -118,39 +118,35 @@ func (d *differ) plans(before, after *policy.Set) {
 func (d *differ) plan(p, q policy.Plan) {
 	d.note("name", p.Name, q.Name)
 	d.note("limits", LimitsText(p.Limits), LimitsText(q.Limits))
-	d.note("mode", ModeText(p.Mode), ModeText(q.Mode))
 	d.note("if Valkey is unavailable", DegradedText(p), DegradedText(q))
-	d.note("each group", LimitsText(p.PerGroup), LimitsText(q.PerGroup))
-	d.note("open routes", AllowText(p.Allow), AllowText(q.Allow))
+	d.note("open routes", OpensText(p.Opens), OpensText(q.Opens))
 }
 
-func (d *differ) routes(before, after []policy.Route) {
-	named := map[string]policy.Route{}
-	for _, r := range after {
-		named[r.Name] = r
-	}
+func (d *differ) routes(before, after []limits.Route) {
+	kept := map[int]bool{} // indexes in after
 	for _, r := range before {
-		q, kept := named[r.Name]
-		delete(named, r.Name)
-		if d.of = "route " + r.Name; !kept {
+		at := slices.IndexFunc(after, func(q limits.Route) bool {
+			return q.ID == r.ID && q.ID != "" || q.ID == "" && q.Name == r.Name
+		})
+		if at < 0 {
+			d.of = "route " + r.Name
 			d.note("", RouteText(r), "")
 			continue
 		}
-		d.route(r, q)
+		kept[at] = true
+		d.route(r, after[at])
 	}
-	for _, r := range after {
-		if _, added := named[r.Name]; added {
+	for i, r := range after {
+		if !kept[i] {
 			d.of = "route " + r.Name
 			d.note("", "", RouteText(r))
 		}
 	}
 }
 
-func (d *differ) route(r, q policy.Route) {
-	d.note("calls to", r.Pattern.String(), q.Pattern.String())
-	d.note("cost", costText(r), costText(q))
-	d.note("mode", ModeText(r.Mode), ModeText(q.Mode))
-	d.note("each caller", LimitsText(r.PerKey), LimitsText(q.PerKey))
-	d.note("each address", LimitsText(r.PerIP), LimitsText(q.PerIP))
-	d.note("all callers together", LimitsText(r.Shared), LimitsText(q.Shared))
+func (d *differ) route(r, q limits.Route) {
+	d.of = "route " + q.Name
+	d.note("name", r.Name, q.Name)
+	d.note("calls to", matchText(r), matchText(q))
+	d.note("cost", CostText(r), CostText(q))
 }

@@ -1,7 +1,8 @@
 // Package policydoc owns the document form of a policy set: JSON for the API, YAML for
-// policy files, with limits in words ("100 per 10 seconds"). It converts documents to and
-// from a policy.Set, and describes sets and their differences in the words that pages use
-// too. Packages app, api and dashboard import it. It must not read or change the store.
+// policy files, where a limit is written in words ("100 per 10 seconds, on search"). It
+// converts documents to and from a policy.Set, and describes sets and their differences in
+// the words that pages use too. Packages app, api and dashboard import it. It must not read
+// or change the store.
 package policydoc
 
 import (
@@ -9,7 +10,7 @@ import (
 	"fmt"
 	"net/netip"
 
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
 )
@@ -18,9 +19,8 @@ import (
 type Policy struct {
 	Version     int64    `json:"version,omitempty" yaml:"version,omitempty" readOnly:"true" doc:"Version, as in the ETag. A change is checked against If-Match, not against this field"`
 	Plans       []Plan   `json:"plans" yaml:"plans,omitempty" maxItems:"500"`
-	Routes      []Rule   `json:"routes,omitempty" yaml:"routes,omitempty" maxItems:"500"`
-	PerIP       *Scope   `json:"perIP,omitempty" yaml:"perIP,omitempty" doc:"Limits per client address"`
-	Global      *Scope   `json:"global,omitempty" yaml:"global,omitempty" doc:"Global limits"`
+	Limits      []Limit  `json:"limits,omitempty" yaml:"limits,omitempty" maxItems:"200" doc:"Limits of all callers, whatever their plan. Each says for whom it counts"`
+	Routes      []Route  `json:"routes,omitempty" yaml:"routes,omitempty" maxItems:"500"`
 	Deny        []string `json:"deny,omitempty" yaml:"deny,omitempty" maxItems:"500" doc:"Networks whose callers are refused" example:"[\"203.0.113.0/24\"]"`
 	Allow       []string `json:"allow,omitempty" yaml:"allow,omitempty" maxItems:"500" doc:"Networks whose callers are admitted; when it is set, callers from other networks are refused"`
 	Exempt      []string `json:"exempt,omitempty" yaml:"exempt,omitempty" maxItems:"500" doc:"Networks whose callers are not limited"`
@@ -34,84 +34,66 @@ type Plan struct {
 	Number   int             `json:"number,omitempty" yaml:"-" minimum:"0" doc:"Permanent number of the plan; if omitted, the plan is matched by its name"`
 	Name     string          `json:"name" yaml:"name" minLength:"1" maxLength:"100"`
 	Was      string          `json:"-" yaml:"was,omitempty"`
-	Limits   []Limit         `json:"limits" yaml:"limits" minItems:"1" maxItems:"8"`
-	Mode     policy.Mode     `json:"mode,omitempty" yaml:"mode,omitempty" enum:"enforce,shadow"`
+	Limits   []Limit         `json:"limits" yaml:"limits,omitempty" required:"false" maxItems:"32" doc:"Limits of the plan's callers; without a mark, each caller"`
 	Degraded policy.Degraded `json:"degraded,omitempty" yaml:"degraded,omitempty" enum:"closed,open,local" doc:"What happens to calls while Valkey is unavailable"`
 	Share    int             `json:"share,omitempty" yaml:"share,omitempty" minimum:"0" maximum:"100" doc:"With local: percentage of each limit that one Lambda environment admits"`
-	PerGroup []Limit         `json:"perGroup,omitempty" yaml:"perGroup,omitempty" maxItems:"8" doc:"Limits that the keys of a group share"`
-	Allow    []Pattern       `json:"allow,omitempty" yaml:"allow,omitempty" maxItems:"20" doc:"Routes that the plan's keys may call; if omitted, all routes"`
+	Opens    []Pattern       `json:"opens,omitempty" yaml:"opens,omitempty" maxItems:"20" doc:"Routes that the plan's keys may call; if omitted, all routes"`
 }
 
-// Rule is a route rule.
-type Rule struct {
-	Name      string      `json:"name" yaml:"name" minLength:"1" maxLength:"100"`
-	Pattern   Pattern     `json:"pattern" yaml:"pattern"`
-	Cost      *int64      `json:"cost,omitempty" yaml:"cost,omitempty" minimum:"0" maximum:"1000000000" doc:"Cost of a call; default 1. A call of cost 0 is not limited"`
-	Settle    bool        `json:"settle,omitempty" yaml:"settle,omitempty" doc:"The backend settles the cost after the call"`
-	SettleMax int64       `json:"settleMax,omitempty" yaml:"settleMax,omitempty" minimum:"1" maximum:"1000000000" doc:"Most that a settlement charges to shared limits; at least cost, default 10 times cost"`
-	Mode      policy.Mode `json:"mode,omitempty" yaml:"mode,omitempty" enum:"enforce,shadow"`
-	PerKey    []Limit     `json:"perKey,omitempty" yaml:"perKey,omitempty" maxItems:"8"`
-	PerIP     []Limit     `json:"perIP,omitempty" yaml:"perIP,omitempty" maxItems:"8"`
-	Shared    []Limit     `json:"shared,omitempty" yaml:"shared,omitempty" maxItems:"8"`
+// Route names calls by patterns, and says what they cost. JSON identifies a route by ID,
+// YAML by Name. Was is the former name of a renamed route.
+type Route struct {
+	ID     string   `json:"id,omitempty" yaml:"-" maxLength:"120" doc:"Permanent id of the route, by which limits on it are counted; if omitted, the route is matched by its name"`
+	Name   string   `json:"name" yaml:"name" minLength:"1" maxLength:"100"`
+	Was    string   `json:"-" yaml:"was,omitempty"`
+	Match  Patterns `json:"match" yaml:"match" minItems:"1" maxItems:"100" doc:"Patterns of the route's calls"`
+	Cost   *Cost    `json:"cost,omitempty" yaml:"cost,omitempty"`
+	Settle bool     `json:"settle,omitempty" yaml:"settle,omitempty" doc:"The backend settles the cost after the call"`
 }
 
-// Pattern selects the calls of a rule. An empty field matches any call. In YAML it is a
+// Pattern selects calls. An empty field matches any call. In YAML it is a
 // route such as "GET /orders/{id}", or a mapping of its fields.
 type Pattern struct {
 	API    string `json:"api,omitempty" yaml:"api,omitempty" maxLength:"64"`
 	Stage  string `json:"stage,omitempty" yaml:"stage,omitempty" maxLength:"128"`
-	Method string `json:"method,omitempty" yaml:"method,omitempty" maxLength:"16" doc:"GET covers HEAD unless a rule names HEAD; ANY is every method"`
+	Method string `json:"method,omitempty" yaml:"method,omitempty" maxLength:"16" doc:"GET matches HEAD too; ANY is every method"`
 	Path   string `json:"path,omitempty" yaml:"path,omitempty" maxLength:"512" example:"/orders/{id}"`
 }
 
-// Scope is a list of limits on something other than a caller.
-type Scope struct {
-	Limits []Limit     `json:"limits,omitempty" yaml:"limits,omitempty" maxItems:"8"`
-	Mode   policy.Mode `json:"mode,omitempty" yaml:"mode,omitempty" enum:"enforce,shadow"`
-}
-
-// Limit is the document form of a limit. In YAML it is the text of LimitText, or a mapping
-// of its fields if the text would lose something.
-type Limit limiter.Text
+// Patterns is a list of patterns. In YAML, a single one may stand for a list.
+type Patterns []Pattern
 
 // PolicyOf returns the document of a set.
 func PolicyOf(s *policy.Set) Policy {
 	p := Policy{
-		Version: s.Version, Plans: make([]Plan, len(s.Plans)), PerIP: scopeOf(s.PerIP),
-		Global: scopeOf(s.Global),
-		Deny:   networks(s.Deny), Allow: networks(s.Allow), Exempt: networks(s.Exempt),
+		Version: s.Version, Plans: make([]Plan, len(s.Plans)),
+		Deny: networks(s.Deny), Allow: networks(s.Allow), Exempt: networks(s.Exempt),
 		TokenPlan: s.TokenPlan, AddressPlan: s.AddressPlan,
 	}
 	for i, plan := range s.Plans {
 		p.Plans[i] = PlanOf(plan)
 	}
+	if len(s.Limits) > 0 {
+		p.Limits = LimitsOf(s.Limits)
+	}
 	for _, r := range s.Routes {
-		p.Routes = append(p.Routes, Rule{
-			Name: r.Name, Pattern: Pattern(r.Pattern), Cost: &r.Cost, Settle: r.Settle,
-			SettleMax: r.SettleMax, Mode: r.Mode,
-			PerKey: LimitsOf(r.PerKey), PerIP: LimitsOf(r.PerIP), Shared: LimitsOf(r.Shared),
-		})
+		p.Routes = append(p.Routes, Route{ID: r.ID, Name: r.Name, Match: PatternsOf(r.Match), Cost: costOf(r.Cost),
+			Settle: r.Settle})
 	}
 	return p
 }
 
 // PlanOf returns the document form of a plan.
 func PlanOf(p policy.Plan) Plan {
-	return Plan{
-		Number: p.Number, Name: p.Name, Limits: LimitsOf(p.Limits), Mode: p.Mode,
-		Degraded: p.Degraded, Share: p.Share,
-		PerGroup: LimitsOf(p.PerGroup), Allow: PatternsOf(p.Allow),
-	}
+	return Plan{Number: p.Number, Name: p.Name, Limits: LimitsOf(p.Limits), Degraded: p.Degraded,
+		Share: p.Share, Opens: PatternsOf(p.Opens)}
 }
 
-// LimitOf returns the document form of a limit.
-func LimitOf(l limiter.Limit) Limit { return Limit(l.Text()) }
-
 // LimitsOf returns the document form of limits. It is empty, not nil, without limits.
-func LimitsOf(limits []limiter.Limit) []Limit {
-	all := make([]Limit, len(limits))
-	for i, l := range limits {
-		all[i] = LimitOf(l)
+func LimitsOf(list []limits.Limit) []Limit {
+	all := make([]Limit, len(list))
+	for i, l := range list {
+		all[i] = Limit{Limit: l}
 	}
 	return all
 }
@@ -125,13 +107,6 @@ func PatternsOf(list []route.Pattern) []Pattern {
 	return all
 }
 
-func scopeOf(s policy.Scope) *Scope {
-	if len(s.Limits) == 0 && s.Mode == "" {
-		return nil
-	}
-	return &Scope{Limits: LimitsOf(s.Limits), Mode: s.Mode}
-}
-
 func networks(list []netip.Prefix) []string {
 	var all []string
 	for _, p := range list {
@@ -143,23 +118,25 @@ func networks(list []netip.Prefix) []string {
 // Set returns the set that the document describes, as an edit of current, and the fields
 // that cannot be parsed. It keeps the overrides of groups, which no document has. A plan
 // without a number gets the number of the plan in current with its name, or else its
-// former name. Set checks no bounds; policy.Set.Validate does.
+// former name; so does a route without an ID. Set checks no bounds; policy.Set.Validate
+// does.
 func (p *Policy) Set(current *policy.Set) (policy.Set, []policy.FieldError) {
 	var t parser
 	s := policy.Set{
-		Version: p.Version, Plans: make([]policy.Plan, len(p.Plans)),
-		PerIP: t.scope("perIP", p.PerIP), Global: t.scope("global", p.Global),
+		Version: p.Version, Plans: make([]policy.Plan, len(p.Plans)), Limits: t.limits("limits", p.Limits),
 		Deny: t.networks("deny", p.Deny), Allow: t.networks("allow", p.Allow),
 		Exempt:    t.networks("exempt", p.Exempt),
 		TokenPlan: p.TokenPlan, AddressPlan: p.AddressPlan,
 		NextNumber: current.NextNumber, GroupOverrides: current.GroupOverrides,
 	}
 	for i, plan := range p.Plans {
-		s.Plans[i] = t.plan(fmt.Sprintf("plans[%d].", i), plan)
-		s.Plans[i].Number = plan.number(current)
+		s.Plans[i] = policy.Plan{Number: plan.number(current), Name: plan.Name,
+			Limits:   t.limits(fmt.Sprintf("plans[%d].limits", i), plan.Limits),
+			Degraded: plan.Degraded, Share: plan.Share, Opens: ToPatterns(plan.Opens)}
 	}
-	for i, rule := range p.Routes {
-		s.Routes = append(s.Routes, t.rule(fmt.Sprintf("routes[%d].", i), rule))
+	for i, r := range p.Routes {
+		s.Routes = append(s.Routes, limits.Route{ID: r.id(current), Name: r.Name, Match: ToPatterns(r.Match),
+			Cost: t.cost(fmt.Sprintf("routes[%d].cost", i), r.Cost), Settle: r.Settle})
 	}
 	return s, t.fieldErrors
 }
@@ -176,16 +153,22 @@ func (p Plan) number(current *policy.Set) int {
 	return known.Number
 }
 
-// ToLimits parses limits. at is their place in the document, for the returned errors.
-func ToLimits(at string, list []Limit) ([]limiter.Limit, []policy.FieldError) {
-	var t parser
-	return t.limits(at, list), t.fieldErrors
+// id returns the ID of the route in current; empty for a new route.
+func (r Route) id(current *policy.Set) string {
+	if r.ID != "" {
+		return r.ID
+	}
+	if known, found := current.Route(r.Name); found {
+		return known.ID
+	}
+	known, _ := current.Route(r.Was)
+	return known.ID
 }
 
-// ToLimit parses a limit. at is its place in the document, for the returned errors.
-func ToLimit(at string, l Limit) (limiter.Limit, []policy.FieldError) {
+// ToLimits parses limits. at is their place in the document, for the returned errors.
+func ToLimits(at string, list []Limit) ([]limits.Limit, []policy.FieldError) {
 	var t parser
-	return t.limit(at, l), t.fieldErrors
+	return t.limits(at, list), t.fieldErrors
 }
 
 // ToPatterns is the inverse of PatternsOf. It checks no bounds.
@@ -206,50 +189,33 @@ func (t *parser) add(field string, err error) {
 	}
 }
 
-func (t *parser) plan(at string, p Plan) policy.Plan {
-	return policy.Plan{
-		Name: p.Name, Limits: t.limits(at+"limits", p.Limits), Mode: p.Mode,
-		Degraded: p.Degraded, Share: p.Share,
-		PerGroup: t.limits(at+"perGroup", p.PerGroup),
-		Allow:    ToPatterns(p.Allow),
-	}
-}
-
-func (t *parser) rule(at string, w Rule) policy.Route {
-	cost := int64(1)
-	if w.Cost != nil {
-		cost = *w.Cost
-	}
-	return policy.Route{
-		Name: w.Name, Pattern: route.Pattern(w.Pattern), Cost: cost, Settle: w.Settle,
-		SettleMax: w.SettleMax, Mode: w.Mode,
-		PerKey: t.limits(at+"perKey", w.PerKey), PerIP: t.limits(at+"perIP", w.PerIP),
-		Shared: t.limits(at+"shared", w.Shared),
-	}
-}
-
-func (t *parser) scope(at string, s *Scope) policy.Scope {
-	if s == nil {
-		return policy.Scope{}
-	}
-	return policy.Scope{Limits: t.limits(at+".limits", s.Limits), Mode: s.Mode}
-}
-
-func (t *parser) limits(at string, list []Limit) []limiter.Limit {
-	var all []limiter.Limit
+func (t *parser) limits(at string, list []Limit) []limits.Limit {
+	var all []limits.Limit
 	for i, l := range list {
-		all = append(all, t.limit(fmt.Sprintf("%s[%d]", at, i), l))
+		for _, e := range l.problems {
+			field := fmt.Sprintf("%s[%d]", at, i)
+			if e.Field != "" {
+				field += "." + e.Field
+			}
+			t.fieldErrors = append(t.fieldErrors, policy.FieldError{Field: field, Message: e.Message})
+		}
+		all = append(all, l.Limit)
 	}
 	return all
 }
 
-func (t *parser) limit(at string, l Limit) limiter.Limit {
-	read, fieldErrors := limiter.Text(l).Limit()
-	for _, e := range fieldErrors {
-		t.fieldErrors = append(t.fieldErrors,
-			policy.FieldError{Field: at + "." + e.Field, Message: e.Message})
+func (t *parser) cost(at string, c *Cost) limits.Costs {
+	if c == nil {
+		return limits.Costs{}
 	}
-	return read
+	for _, e := range c.problems {
+		field := at
+		if e.Field != "" {
+			field += "." + e.Field
+		}
+		t.fieldErrors = append(t.fieldErrors, policy.FieldError{Field: field, Message: e.Message})
+	}
+	return c.Costs
 }
 
 // networks parses networks and single addresses. It does not check that they are masked;

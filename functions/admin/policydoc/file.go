@@ -9,6 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 )
 
@@ -33,7 +34,7 @@ func (f *File) Set(current *policy.Set) policy.Set {
 // an *InvalidError with the line of each invalid field.
 func (f *File) Edit(current *policy.Set) (*policy.Set, error) {
 	next := f.Set(current)
-	if fields := f.renameErrors(current, next.Plans); len(fields) > 0 {
+	if fields := f.renameErrors(current, &next); len(fields) > 0 {
 		return nil, f.Locate(fields)
 	}
 	var invalid *policy.InvalidError
@@ -43,18 +44,30 @@ func (f *File) Edit(current *policy.Set) (*policy.Set, error) {
 	return &next, nil
 }
 
-// renameErrors refuses a former name whose plan another plan of the file continues too, by
-// its name or its former name: one of both would begin without the keys that it had.
-func (f *File) renameErrors(current *policy.Set, plans []policy.Plan) (fields []policy.FieldError) {
-	for i, p := range plans {
+// renameErrors refuses a former name whose plan or route another of the file continues too,
+// by its name or its former name: one of both would begin without keys or counts.
+func (f *File) renameErrors(current, next *policy.Set) (fields []policy.FieldError) {
+	add := func(kind string, i int, was, other string) {
+		fields = append(fields, policy.FieldError{Field: fmt.Sprintf("%ss[%d].was", kind, i),
+			Message: fmt.Sprintf("is %.100q, which %s %.100q continues too: rename one %s, import, "+
+				"then rename the next", was, kind, other, kind)})
+	}
+	for i, p := range next.Plans {
 		was := f.document.Plans[i].Was
-		taken := slices.IndexFunc(plans, func(q policy.Plan) bool {
+		taken := slices.IndexFunc(next.Plans, func(q policy.Plan) bool {
 			return q.Number == p.Number && q.Name != p.Name
 		})
 		if p.Number != 0 && taken >= 0 && current.PlanName(p.Number) == was {
-			fields = append(fields, policy.FieldError{Field: fmt.Sprintf("plans[%d].was", i),
-				Message: fmt.Sprintf("is %.100q, which plan %.100q continues too: rename one plan, import, "+
-					"then rename the next", was, plans[taken].Name)})
+			add("plan", i, was, next.Plans[taken].Name)
+		}
+	}
+	for i, r := range next.Routes {
+		was := f.document.Routes[i].Was
+		taken := slices.IndexFunc(next.Routes, func(q limits.Route) bool {
+			return q.ID == r.ID && q.Name != r.Name
+		})
+		if before, _ := current.Route(was); r.ID != "" && taken >= 0 && before.ID == r.ID {
+			add("route", i, was, next.Routes[taken].Name)
 		}
 	}
 	return fields
@@ -81,20 +94,19 @@ func (f *File) line(path string) int {
 	return 1
 }
 
-const header = `# Tidegate policies, version %d: plans, route rules and limits.
+const header = `# Tidegate policies, version %d: plans, limits of all callers, and routes.
 #
-# A limit is a cost in any window: 100 per 10 seconds. A call costs 1 unless its route rule
-# has another cost. A limit of 500 calls per minute counts calls, whatever they cost. Limits
-# count exactly, unless an option names another algorithm: counter, token bucket or fixed
-# window. Further options are: denied calls count (only in exact limits of one caller);
-# 5,000 slots; notify at 80/100 %%; shadow (count, but never deny). Separate options by
-# commas. A calendar needs a fixed window: 1,000 per calendar month (Europe/Berlin), fixed
-# window. Instead of text, a limit can be a mapping: {requests: 100, window: 10s}, with the
-# optional fields algorithm, counts, countDenied, slots, calendar, zone, notify and mode.
+# A limit says how many, per what time, and with marks after commas for whom and on which
+# calls: 100 per 10 seconds, on search, each caller. Every limit that matches a call applies.
+# Marks are: on ROUTE; except ROUTE; each caller, group, address, {parameter}, caller and
+# {parameter}, or caller and pattern; together; counter, token bucket or fixed window (limits
+# count exactly otherwise); denied calls count; notify at 80/100 %%; shadow (counts, and
+# denies nothing). 500 calls per minute counts calls, whatever they cost; 30,000 input per
+# minute counts the unit input. 1,000 per calendar month (Europe/Berlin) follows the calendar.
 #
-# An import removes every plan, rule and setting that the file lacks. To rename a plan, add
-# its old name as was. Try a dry run first: it lists every change. An import is refused if
-# the policies have changed since the version that the file names.
+# An import removes every plan, limit, route and setting that the file lacks. To rename a plan
+# or a route, add its old name as was. Try a dry run first: it lists every change. An import is
+# refused if the policies have changed since the version that the file names.
 
 `
 
@@ -102,17 +114,14 @@ const header = `# Tidegate policies, version %d: plans, route rules and limits.
 func note(section string) string {
 	switch section {
 	case "plans":
-		return "Every key has a plan. degraded says what happens to calls while Valkey is unavailable: " +
-			"closed\n# (denied), open (allowed), or local with a share in percent. perGroup limits the " +
-			"keys of a group together."
+		return "Every key has a plan. Its limits are of each caller, unless they say another. degraded says " +
+			"what happens\n# to calls while Valkey is unavailable: closed (denied), open (allowed), or local " +
+			"with a share in percent.\n# opens has the routes that the plan's keys may call."
+	case "limits":
+		return "Limits of all callers, whatever their plan. Each says for whom it counts."
 	case "routes":
-		return "The most specific rule that matches a call applies; GET covers HEAD unless a rule names " +
-			"HEAD. A call takes\n# its cost, by default 1; a call of cost 0 is not limited. settleMax is " +
-			"the most that a settlement\n# charges to shared limits, by default 10 times the cost."
-	case "perIP":
-		return "Limits per client address."
-	case "global":
-		return "Global limits."
+		return "A route names calls, and says what they cost: 1 unless it says another. Each unit is of the most " +
+			"specific\n# route that names it. With settle, the backend states the real cost after the call."
 	case "deny":
 		return "Networks whose callers are refused."
 	case "allow":
@@ -129,11 +138,6 @@ func note(section string) string {
 // Write returns the file of a set.
 func Write(s *policy.Set) ([]byte, error) {
 	document := PolicyOf(s)
-	for i, r := range document.Routes {
-		if *r.Cost == 1 {
-			document.Routes[i].Cost = nil
-		}
-	}
 	var root yaml.Node
 	if err := root.Encode(document); err != nil {
 		return nil, fmt.Errorf("write policy file: %w", err)

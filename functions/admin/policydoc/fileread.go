@@ -20,13 +20,13 @@ const (
 	// maxMarks bounds the values of a file before it is parsed. The largest set has about
 	// 150,000; each takes about 300 bytes of memory.
 	maxMarks    = 400_000
-	maxFields   = 32 // of one mapping; a policy has 10 at most
+	maxFields   = 32 // of one mapping; a limit has 13 at most
 	maxDepth    = 8  // of nesting; a limit's fields have depth 5
 	maxProblems = 20 // in one InvalidError
 )
 
 // Read parses a file. Its error is an *InvalidError. It does not check the bounds of
-// limits, plans and rules; File.Edit does.
+// limits, plans and routes; File.Edit does.
 func Read(text []byte) (file *File, err error) {
 	defer func() {
 		if cause := recover(); cause != nil { // a panic of the library must not end the function
@@ -191,7 +191,7 @@ func (w *walk) visit(node *yaml.Node, path string, depth int) {
 
 // wholeNumbers matches the paths of fields with integers.
 var wholeNumbers = regexp.MustCompile(
-	`(^|\.)(version|share|cost|settleMax|requests|slots|notify\[[0-9]+\])$`)
+	`(^|\.)(version|share|cost|cost\.[^\[\]]+|requests|notify\[[0-9]+\])$`)
 
 // zeroFirst matches a number with zeros before it.
 var zeroFirst = regexp.MustCompile(`^0[0_]*([0-9][0-9_]{0,20})$`)

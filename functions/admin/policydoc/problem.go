@@ -53,6 +53,9 @@ func tooMany(line int, message string) *InvalidError {
 // tabMessage is the library's error for a tab that indents, among others.
 const tabMessage = "found character that cannot start any token"
 
+// bracketMessage is the library's error for [each {channel}], among others.
+const bracketMessage = "did not find expected ',' or ']'"
+
 var (
 	linePattern     = regexp.MustCompile(`^line ([0-9]+): `)
 	unknownPattern  = regexp.MustCompile(`(?s)^field (.*) not found in type \w+\.\w+$`)
@@ -81,6 +84,10 @@ func fromYAML(err error) *InvalidError {
 		if strings.Contains(text, tabMessage) {
 			p.Message = "a character such as a tab, @ or % begins a value here: indent with spaces, or " +
 				"put the value in quotes"
+		}
+		if strings.Contains(text, bracketMessage) {
+			p.Message = "a list in brackets has a text with a brace, or no end: put the text in quotes, or " +
+				"write each on a line of its own that begins with -"
 		}
 		if m := unknownPattern.FindStringSubmatch(text); m != nil {
 			p.Message = fmt.Sprintf("unknown field %q", clip(m[1]))
@@ -114,9 +121,9 @@ func mismatch(tag, value, goType string) string {
 		want = "a whole number"
 	case goType == "bool":
 		want = "true or false"
-	case goType == "string", strings.HasPrefix(goType, "policy."): // policy.Mode, policy.Degraded
+	case goType == "string", strings.HasPrefix(goType, "policy."): // policy.Degraded
 		want = "text"
-	case goType == "limiter.Text", goType == "policydoc.patternFields":
+	case goType == "policydoc.patternFields":
 		want = "text or a mapping"
 	}
 	return "expected " + want + ", got " + got

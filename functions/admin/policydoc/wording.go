@@ -4,10 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
-	"strconv"
 	"strings"
 
 	"tidegate/internal/limiter"
+	"tidegate/internal/limiter/calendar"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
 )
@@ -15,23 +16,29 @@ import (
 // ToMinute is the layout of an instant, in UTC, without seconds.
 const ToMinute = "2006-01-02 15:04 UTC"
 
+// Each returns every limit in words.
+func Each(list []limits.Limit) []string {
+	words := make([]string, len(list))
+	for i, l := range list {
+		words[i] = l.String()
+	}
+	return words
+}
+
+// LimitsText formats a list of limits.
+func LimitsText(list []limits.Limit) string { return strings.Join(Each(list), "; ") }
+
 // PlanText describes a plan, except its name.
 func PlanText(p policy.Plan) string {
-	text := LimitsText(p.Limits) + "; " + ModeText(p.Mode) + "; " + DegradedText(p)
-	if len(p.PerGroup) > 0 {
-		text += "; each group " + LimitsText(p.PerGroup)
-	}
-	if len(p.Allow) > 0 {
-		text += "; opens " + AllowText(p.Allow)
+	text := cmp.Or(LimitsText(p.Limits), "no limits") + "; " + DegradedText(p)
+	if len(p.Opens) > 0 {
+		text += "; opens " + OpensText(p.Opens)
 	}
 	return text
 }
 
-// AllowText lists the routes that a plan or a key allows; "all" without a list.
-func AllowText(allow []route.Pattern) string { return cmp.Or(join(allow), "all") }
-
-// ModeText formats a mode. An empty mode is enforce.
-func ModeText(m policy.Mode) string { return string(policy.OrEnforce(m)) }
+// OpensText lists the routes that a plan or a key opens; "all" without a list.
+func OpensText(opens []route.Pattern) string { return cmp.Or(join(opens), "all") }
 
 // DegradedText describes how a plan's calls are decided while Valkey is unavailable.
 func DegradedText(p policy.Plan) string {
@@ -45,48 +52,24 @@ func DegradedText(p policy.Plan) string {
 	return "closed: calls are denied"
 }
 
-func costText(r policy.Route) string { return Number(r.Cost) + SettleText(r) }
-
-// SettleText follows a route's cost. It says whether the cost is settled, how much a
-// settlement may charge to shared limits. It is empty
-// for a route without either setting.
-func SettleText(r policy.Route) string {
-	text := ""
+// CostText says what a route's calls cost, and whether a backend settles it.
+func CostText(r limits.Route) string {
+	text := cmp.Or(r.Cost.String(), "1")
 	if r.Settle {
-		text = ", settled after"
-	}
-	switch {
-	case r.SettleMax != 0:
-		text += ", at most " + Number(r.SettleMax) + " on shared limits"
-	case r.Settle:
-		text += ", at most " + strconv.Itoa(policy.DefaultSettleMax) + " times the cost on shared limits"
+		text += ", settled after"
 	}
 	return text
 }
 
 // RouteText describes a route, except its name.
-func RouteText(r policy.Route) string {
-	parts := []string{r.Pattern.String(), "cost " + costText(r)}
-	for _, l := range []struct{ what, limits string }{
-		{"each caller", LimitsText(r.PerKey)}, {"each address", LimitsText(r.PerIP)},
-		{"all callers together", LimitsText(r.Shared)},
-	} {
-		if l.limits != "" {
-			parts = append(parts, l.what+" "+l.limits)
-		}
-	}
-	if r.Mode != "" && r.Mode != policy.Enforce {
-		parts = append(parts, string(r.Mode))
-	}
-	return strings.Join(parts, "; ")
-}
+func RouteText(r limits.Route) string { return matchText(r) + "; cost " + CostText(r) }
 
-// ScopeText describes a scope; empty without limits.
-func ScopeText(s policy.Scope) string {
-	if len(s.Limits) == 0 {
-		return ""
+func matchText(r limits.Route) string {
+	texts := make([]string, len(r.Match))
+	for i, p := range r.Match {
+		texts[i] = limits.PatternText(p)
 	}
-	return LimitsText(s.Limits) + "; " + ModeText(s.Mode)
+	return strings.Join(texts, ", ")
 }
 
 // PrefixText lists networks.
@@ -100,36 +83,48 @@ func join[T fmt.Stringer](list []T) string {
 	return strings.Join(texts, ", ")
 }
 
+// exactTo is the greatest limit that the exact algorithm counts call by call.
+const exactTo = 1000
+
 // Meaning says in sentences what a limit does: "Exact: at most 100 in any 10 seconds."
-func Meaning(l limiter.Limit) string {
-	most, window := Number(l.Requests), strings.TrimPrefix(limiter.FormatWindow(l.Window), "1 ")
-	slots := int64(cmp.Or(l.Slots, limiter.DefaultSlots))
+func Meaning(l limits.Limit) string {
+	if l.Lifted {
+		return "Lifts the limits of each caller with the same marks."
+	}
+	most, window := limits.Number(l.Requests), strings.TrimPrefix(limits.FormatWindow(l.Window), "1 ")
 	var b strings.Builder
 	switch {
-	case l.Calendar != limiter.NoCalendar:
+	case l.Calendar != calendar.None:
 		fmt.Fprintf(&b, "At most %s in each calendar %s, by the clock of %s.", most, l.Calendar,
-			cmp.Or(l.Zone, utc))
+			cmp.Or(l.Zone, "UTC"))
 	case l.Algorithm == limiter.FixedWindow:
 		fmt.Fprintf(&b, "At most %s in each %s, up to %s around a boundary.", most, window,
-			Number(2*l.Requests))
+			limits.Number(2*l.Requests))
 	case l.Algorithm == limiter.TokenBucket:
 		fmt.Fprintf(&b, "A burst of %s, then an even %s per %s.", most, most, window)
 	case l.Algorithm == limiter.Counter:
 		fmt.Fprintf(&b, "Approximate, least memory: about %s in any %s.", most, window)
-	case l.Requests > slots: // a slot stands for several calls
-		fmt.Fprintf(&b, "Exact to %s calls: at most %s in any %s.", Number((l.Requests+slots-1)/slots), most,
-			window)
+	case l.Requests > exactTo:
+		fmt.Fprintf(&b, "At most %s in any %s; up to a 500th is withheld.", most, window)
 	default:
 		fmt.Fprintf(&b, "Exact: at most %s in any %s.", most, window)
 	}
-	if l.Calls {
+	switch l.Unit {
+	case limits.Cost:
+	case limits.Calls:
 		b.WriteString(" Counts calls, whatever they cost.")
+	default:
+		fmt.Fprintf(&b, " Counts %s.", l.Unit)
 	}
 	if l.CountDenied {
 		b.WriteString(" Denied calls count too.")
 	}
-	if text := l.Notify.String(); text != "" {
-		b.WriteString(" Alerts at " + text + ".")
+	for i, percent := range l.Notify {
+		b.WriteString([]string{" Alerts at ", "/"}[min(i, 1)])
+		fmt.Fprint(&b, percent)
+	}
+	if len(l.Notify) > 0 {
+		b.WriteString(" %.")
 	}
 	if l.Shadow {
 		b.WriteString(" Counts only, and denies nothing.")

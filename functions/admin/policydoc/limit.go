@@ -1,0 +1,261 @@
+package policydoc
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"go.yaml.in/yaml/v3"
+
+	"tidegate/internal/limits"
+)
+
+// Limit is a limit in a document. A request or a file has it in words or as fields. The API
+// answers with fields; a file is written in words.
+type Limit struct {
+	limits.Limit
+	problems []limits.FieldError // why it cannot be read; Policy.Set and ToLimits return them
+}
+
+// Schema documents both forms. Package limits validates them, since it says what to write
+// instead; a schema could only say that neither form matches.
+func (Limit) Schema(r huma.Registry) *huma.Schema {
+	words := &huma.Schema{Type: huma.TypeString, Description: "The limit in words",
+		Examples: []any{"100 per 10 seconds, on search"}}
+	fields := r.Schema(reflect.TypeFor[limits.Fields](), true, "LimitFields")
+	return &huma.Schema{Description: "A limit as fields, as in every answer, or in words",
+		Extensions: map[string]any{"oneOf": []*huma.Schema{fields, words}}}
+}
+
+// UnmarshalJSON accepts both forms. It keeps what is wrong for Policy.Set.
+func (l *Limit) UnmarshalJSON(data []byte) error {
+	*l = Limit{}
+	if string(data) == "null" {
+		l.refuse(`is null: write it as "100 per 10 seconds", or leave it out`)
+		return nil
+	}
+	err := json.Unmarshal(data, &l.Limit)
+	var field limits.FieldError
+	var kind *json.UnmarshalTypeError
+	switch {
+	case err == nil:
+	case errors.As(err, &field):
+		l.problems = append(l.problems, field)
+	case errors.As(err, &kind):
+		l.problems = append(l.problems, limits.FieldError{Field: kind.Field, Message: "must be " + typeWords(kind.Type)})
+	default:
+		l.refuse(err.Error())
+	}
+	return nil
+}
+
+func (l *Limit) refuse(problem string) {
+	l.problems = append(l.problems, limits.FieldError{Message: problem})
+}
+
+// typeWords names what a value of a type is in a document.
+func typeWords(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Int, reflect.Int64:
+		return "a whole number"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "a list"
+	case reflect.String:
+		return "text"
+	}
+	return "text, or an object of fields"
+}
+
+// MarshalYAML returns the limit in words.
+func (l Limit) MarshalYAML() (any, error) { return l.String(), nil }
+
+// fieldsOfLimit has the names of the fields of a limit.
+var fieldsOfLimit = func() (names []string) {
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[limits.Fields]()) {
+		name, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+		names = append(names, name)
+	}
+	return names
+}()
+
+// UnmarshalYAML accepts both forms. It keeps what is wrong for Policy.Set, except values of
+// another type.
+func (l *Limit) UnmarshalYAML(node *yaml.Node) error {
+	*l = Limit{}
+	switch node.Kind {
+	case yaml.ScalarNode:
+		l.readWords(node)
+		return nil
+	case yaml.MappingNode:
+	default:
+		l.refuse("is a list: write it as 100 per 10 seconds")
+		return nil
+	}
+	if problem := colonProblem(node); problem != "" {
+		l.refuse(problem)
+		return nil
+	}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		name, value := node.Content[i].Value, node.Content[i+1]
+		var unknown limits.FieldError
+		switch {
+		case !slices.Contains(fieldsOfLimit, name):
+			errors.As(limits.UnknownField(name), &unknown)
+			l.problems = append(l.problems, unknown)
+		case name == "each" && value.Kind == yaml.MappingNode && len(value.Content) > 0:
+			l.problems = append(l.problems, limits.FieldError{Field: name, Message: fmt.Sprintf(
+				`is a mapping for YAML: write each: "{%.40s}"`, value.Content[0].Value)})
+		}
+	}
+	if len(l.problems) > 0 {
+		return nil
+	}
+	var f limits.Fields
+	if err := node.Decode(&f); err != nil {
+		return err
+	}
+	l.Limit, l.problems = f.Limit()
+	return nil
+}
+
+func (l *Limit) readWords(node *yaml.Node) {
+	if comment := node.LineComment; len(comment) > 1 && comment[1] != ' ' && comment[1] != '#' {
+		l.refuse(fmt.Sprintf("ends before %.40q, which YAML takes for a comment: put the limit in quotes, "+
+			"or write a space after #", comment))
+		return
+	}
+	read, err := limits.Parse(node.Value)
+	if err != nil {
+		l.refuse(err.Error())
+	}
+	l.Limit = read
+}
+
+// colonProblem says what to write instead of a text that YAML takes for a mapping, since it
+// has a colon before a space.
+func colonProblem(node *yaml.Node) string {
+	if len(node.Content) != 2 || !strings.Contains(node.Content[0].Value, " ") {
+		return ""
+	}
+	front, back := node.Content[0].Value, node.Content[1].Value
+	if _, err := limits.Parse(back + ", " + front); err == nil {
+		return fmt.Sprintf("has a colon: write %s, %s", back, front)
+	}
+	return fmt.Sprintf("has a colon after %.60q, so YAML takes it for a mapping: separate marks by commas, "+
+		"or put the limit in quotes", front)
+}
+
+// Cost is what a route says of the cost of its calls: a number, or a number for each unit.
+type Cost struct {
+	limits.Costs
+	problems []limits.FieldError
+}
+
+func costOf(c limits.Costs) *Cost {
+	if c.IsZero() {
+		return nil
+	}
+	return &Cost{Costs: c}
+}
+
+// Schema documents both forms; UnmarshalJSON and policy.Set.Validate check them.
+func (Cost) Schema(huma.Registry) *huma.Schema {
+	least, most := 0.0, float64(limits.MaxRequests)
+	number := &huma.Schema{Type: huma.TypeInteger, Minimum: &least, Maximum: &most}
+	return &huma.Schema{
+		Description: "Cost of a call: a number, or one for each unit, such as input or output; cost is the " +
+			"unit of limits without one. Default 1; 0 is 0 in every unit",
+		Examples: []any{5},
+		Extensions: map[string]any{
+			"oneOf": []*huma.Schema{number, {Type: huma.TypeObject, AdditionalProperties: number}}},
+	}
+}
+
+const costWords = "must be a whole number, or one for each unit"
+
+// UnmarshalJSON accepts both forms. It keeps what is wrong for Policy.Set.
+func (c *Cost) UnmarshalJSON(data []byte) error {
+	*c = Cost{}
+	if err := json.Unmarshal(data, &c.Costs); err != nil {
+		problem := limits.FieldError{Message: costWords}
+		if field, ok := errors.AsType[limits.FieldError](err); ok {
+			problem.Message = field.Message
+		}
+		c.problems = append(c.problems, problem)
+	}
+	return nil
+}
+
+// MarshalYAML returns the number, or the numbers by unit.
+func (c Cost) MarshalYAML() (any, error) {
+	text, err := json.Marshal(c.Costs)
+	if err != nil {
+		return nil, err
+	}
+	var value any
+	d := json.NewDecoder(strings.NewReader(string(text)))
+	d.UseNumber()
+	if err := d.Decode(&value); err != nil {
+		return nil, err
+	}
+	return wholeNumber(value)
+}
+
+// wholeNumber returns a value of JSON with its numbers as integers.
+func wholeNumber(value any) (any, error) {
+	switch v := value.(type) {
+	case json.Number:
+		return v.Int64()
+	case map[string]any:
+		all := map[string]int64{}
+		for unit, n := range v {
+			number, _ := n.(json.Number)
+			all[unit], _ = number.Int64()
+		}
+		return all, nil
+	}
+	return value, nil
+}
+
+// UnmarshalYAML accepts both forms. It keeps what is wrong for Policy.Set.
+func (c *Cost) UnmarshalYAML(node *yaml.Node) error {
+	*c = Cost{}
+	add := func(field, problem string) {
+		c.problems = append(c.problems, limits.FieldError{Field: field, Message: problem})
+	}
+	for i := 0; i+1 < len(node.Content) && node.Kind == yaml.MappingNode; i += 2 {
+		name, value := node.Content[i].Value, node.Content[i+1]
+		if unit, number, joined := strings.Cut(name, ":"); joined && value.ShortTag() == "!!null" {
+			add(name, fmt.Sprintf("is one word for YAML: write a space after the colon, %s: %s", unit, number))
+		}
+	}
+	if len(c.problems) > 0 {
+		return nil
+	}
+	var number int64
+	named := map[string]int64{}
+	var err error
+	if node.Kind == yaml.MappingNode {
+		err = node.Decode(&named)
+	} else if err = node.Decode(&number); err == nil {
+		named = nil
+	}
+	if err != nil || node.ShortTag() == "!!null" {
+		add("", costWords)
+		return nil
+	}
+	text, err := json.Marshal(named)
+	if named == nil {
+		text, err = json.Marshal(number)
+	}
+	if err != nil {
+		return err
+	}
+	return c.UnmarshalJSON(text)
+}
