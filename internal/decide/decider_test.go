@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ import (
 	"tidegate/internal/audit"
 	"tidegate/internal/cause"
 	"tidegate/internal/enforce"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/registry"
@@ -24,49 +25,89 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// connected is a Source whose Checker is always connected.
-type connected struct{ *enforce.Checker }
-
-func (a connected) Check(ctx context.Context, call enforce.Call) (enforce.Result, error) {
-	return a.Checker.Check(ctx, call, nil)
-}
-
-func (a connected) Loaded() *enforce.Checker { return a.Checker }
-
-func (a connected) MustCheck() bool { return false }
+func TestMain(m *testing.M) { os.Exit(valkeytest.Run(m)) }
 
 var (
 	pepper = apikey.Pepper(strings.Repeat("pepper!!", 4))
 	byTest = registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
 )
 
-// valkeyFixture is a Checker on a server with the plan free and one key of it.
-type valkeyFixture struct {
-	*enforce.Checker
-	client valkey.Client
-	store  *registry.Store
-	key    policy.Key
-	secret apikey.Secret
+const (
+	callerCache = time.Hour
+	denyCache   = 2 * time.Second
+)
+
+// fixture is a Decider on a server with policies and keys. Its clock stands still.
+type fixture struct {
+	*Decider
+	time    *clock
+	t       *testing.T
+	checker *enforce.Checker
+	client  valkey.Client
+	store   *registry.Store
+	secrets map[string]apikey.Secret
+	down    bool // Valkey does not answer
+	asked   int  // checks that Valkey was asked for
 }
 
-// open saves plan under the name free, with 100 calls per minute, and creates a key of
-// it.
-func open(t *testing.T, url string, plan policy.Plan) *valkeyFixture {
+func (f *fixture) Check(ctx context.Context, call enforce.Call) (enforce.Result, error) {
+	if f.down {
+		return enforce.Result{}, context.DeadlineExceeded
+	}
+	f.asked++
+	return f.checker.Check(ctx, call, nil)
+}
+
+func (f *fixture) Loaded() *enforce.Checker { return f.checker }
+func (f *fixture) MustCheck() bool          { return false }
+
+func newFixture(t *testing.T, set policy.Set) *fixture {
 	t.Helper()
-	client := storetest.Connect(t, url)
-	v := &valkeyFixture{Checker: enforce.NewChecker(client, pepper), client: client,
-		store: registry.NewStore(client, pepper)}
-	plan.Name, plan.Limits = "free", []limiter.Limit{perMinute(100)}
-	if _, err := v.store.SaveSet(t.Context(), policy.Set{Plans: []policy.Plan{plan}}, byTest); err != nil {
+	client := storetest.Connect(t, valkeytest.Start(t))
+	f := &fixture{t: t, time: newClock(), client: client, checker: enforce.NewChecker(client, pepper),
+		store: registry.NewStore(client, pepper), secrets: map[string]apikey.Secret{}}
+	f.checker.Now = f.time.now
+	f.Decider = NewDecider(f, Settings{CallerCache: callerCache, DenyCache: denyCache, Sectors: 1}, f.time.now)
+	if _, err := f.store.SaveSet(t.Context(), set, byTest); err != nil {
 		t.Fatal(err)
 	}
-	var err error
-	v.key, v.secret, err = v.store.Create(t.Context(),
-		policy.NewKey{Name: "good", Env: "test", Plan: "free"}, byTest)
+	return f
+}
+
+func parse(t *testing.T, texts ...string) (all []limits.Limit) {
+	t.Helper()
+	for _, text := range texts {
+		l, err := limits.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+// key creates a key of the plan free.
+func (f *fixture) key(name string, change ...func(*policy.NewKey)) policy.Key {
+	f.t.Helper()
+	n := policy.NewKey{Name: name, Env: "test", Plan: "free"}
+	for _, c := range change {
+		c(&n)
+	}
+	k, secret, err := f.store.Create(f.t.Context(), n, byTest)
 	if err != nil {
-		t.Fatal(err)
+		f.t.Fatal(err)
 	}
-	return v
+	f.secrets[name] = secret
+	return k
+}
+
+func (f *fixture) edit(k policy.Key, change func(*policy.Key)) policy.Key {
+	f.t.Helper()
+	k, err := f.store.Update(f.t.Context(), k.ID, k.Version, audit.KeyEdit, byTest, change)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return k
 }
 
 func callWith(secret apikey.Secret) enforce.Call {
@@ -74,24 +115,287 @@ func callWith(secret apikey.Secret) enforce.Call {
 		Route: route.Call{API: "api", Stage: "prod", Method: "GET", Path: "/orders"}}
 }
 
-// One of 256 buckets lost its copy of the plans. Calls with made-up keys of that bucket
-// do not open the circuit for callers of other buckets.
+// expect makes calls, and compares each answer with a letter: y for allowed, n for denied,
+// x for refused.
+func (f *fixture) expect(call enforce.Call, want string) (last enforce.Result) {
+	f.t.Helper()
+	got := ""
+	for range want {
+		result, _, err := f.Decide(f.t.Context(), call)
+		switch last = result; {
+		case err != nil:
+			got += "x"
+		case result.Allowed:
+			got += "y"
+		default:
+			got += "n"
+		}
+	}
+	if got != want {
+		f.t.Errorf("got %s, want %s", got, want)
+	}
+	return last
+}
+
+// A plan's Degraded determines what happens to its callers without Valkey.
+func TestDegradedModes(t *testing.T) {
+	for mode, want := range map[policy.Degraded]string{"": "nnn", policy.Closed: "nnn", policy.Open: "yyy",
+		policy.Local: "yyn"} {
+		p := policy.Plan{Name: "free", Degraded: mode, Limits: parse(t, "4 per hour")}
+		if mode == policy.Local {
+			p.Share = 50
+		}
+		f := newFixture(t, policy.Set{Plans: []policy.Plan{p}})
+		k := f.key("Ada")
+		f.expect(callWith(f.secrets["Ada"]), "y")
+		f.down = true
+		last := f.expect(callWith(f.secrets["Ada"]), want)
+		if !last.Degraded || last.Name != "Ada" || last.Plan != "free" || last.ID != k.ID ||
+			last.KeyVersion != 1 || last.SetVersion != 1 {
+			t.Errorf("%q: got %+v, want the caller's name, plan, ID and versions", mode, last)
+		}
+	}
+}
+
+// A caller that Valkey did not verify lately, with exactly this secret, is denied under
+// every plan.
+func TestOnlyVerifiedCallersPass(t *testing.T) {
+	for name, c := range map[string]struct {
+		prepare func(*fixture, policy.Key)
+		want    string
+	}{
+		"never seen": {func(*fixture, policy.Key) {}, "n"},
+		"known":      {func(f *fixture, _ policy.Key) { f.expect(callWith(f.secrets["one"]), "y") }, "y"},
+		"within the lifetime": {func(f *fixture, _ policy.Key) {
+			f.expect(callWith(f.secrets["one"]), "y")
+			f.time.advance(callerCache - 1)
+		}, "y"},
+		"after the lifetime": {func(f *fixture, _ policy.Key) { f.expect(callWith(f.secrets["one"]), "y"); f.time.advance(callerCache) }, "n"},
+		"verified again": {func(f *fixture, _ policy.Key) {
+			f.expect(callWith(f.secrets["one"]), "y")
+			f.time.advance(callerCache / 2)
+			f.expect(callWith(f.secrets["one"]), "y")
+			f.time.advance(callerCache / 2)
+		}, "y"},
+		"another secret": {func(f *fixture, k policy.Key) {
+			f.expect(callWith(f.secrets["one"]), "y")
+			f.secrets["one"], _ = apikey.Renew("test", k.ID)
+		}, "n"},
+		"another secret refused": {func(f *fixture, k policy.Key) {
+			f.expect(callWith(f.secrets["one"]), "y")
+			other, _ := apikey.Renew("test", k.ID)
+			f.expect(callWith(other), "x")
+		}, "y"},
+		"revoked": {func(f *fixture, k policy.Key) {
+			f.expect(callWith(f.secrets["one"]), "y")
+			f.edit(k, func(k *policy.Key) { k.Status = policy.Revoked })
+			f.expect(callWith(f.secrets["one"]), "x")
+		}, "n"},
+		"banned": {func(f *fixture, k policy.Key) {
+			f.expect(callWith(f.secrets["one"]), "y")
+			f.edit(k, func(k *policy.Key) { k.Banned = time.Now().Add(time.Hour) })
+			f.expect(callWith(f.secrets["one"]), "n")
+		}, "n"},
+		"its record ended": {func(f *fixture, k policy.Key) {
+			f.edit(k, func(k *policy.Key) { k.Expires = time.Now().Add(time.Minute) })
+			f.expect(callWith(f.secrets["one"]), "y")
+			f.time.advance(time.Minute)
+		}, "n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, policy.Set{Plans: []policy.Plan{{Name: "free", Degraded: policy.Open}}})
+			k := f.key("one")
+			c.prepare(f, k)
+			f.down = true
+			f.expect(callWith(f.secrets["one"]), c.want)
+		})
+	}
+}
+
+// An address has no secret to verify. One that this process does not know passes if the
+// plan of addresses is open, unless Valkey refused it or its record has changed since. A
+// token must have been verified with the plan that it names.
+func TestCallersWithoutASecret(t *testing.T) {
+	address := enforce.Call{Kind: policy.Address, Subject: "address"}
+	token := enforce.Call{Kind: policy.Token, Subject: "token", Plan: "free"}
+	for _, degraded := range []policy.Degraded{policy.Open, policy.Closed} {
+		t.Run(string(degraded), func(t *testing.T) {
+			f := newFixture(t, policy.Set{AddressPlan: "free", Plans: []policy.Plan{
+				{Name: "free", Degraded: degraded}, {Name: "pro", Degraded: degraded}}})
+			want := map[policy.Degraded]string{policy.Open: "y", policy.Closed: "n"}[degraded]
+			f.expect(callWith(f.secretOf("one")), "y") // the policy set is known
+			f.down = true
+			f.expect(address, want)
+			f.expect(token, "n")
+			f.down = false
+			f.time.advance(time.Minute)
+			f.expect(address, "y")
+			f.expect(token, "y")
+			f.down = true
+			f.expect(token, want)
+			pro := token
+			pro.Plan = "nothing"
+			if _, _, err := f.Decide(t.Context(), pro); err == nil {
+				t.Error("a token with a plan that does not exist passed")
+			}
+			f.time.advance(2 * callerCache)
+			f.expect(address, want)
+			f.expect(token, "n")
+		})
+	}
+}
+
+func (f *fixture) secretOf(name string) apikey.Secret {
+	f.key(name)
+	return f.secrets[name]
+}
+
+// Without Valkey, each process applies its share of all limits, shared ones too, and of its
+// own limits first. A later outage continues the counts.
+func TestSharesWithoutValkey(t *testing.T) {
+	f := newFixture(t, policy.Set{
+		Plans: []policy.Plan{{Name: "free", Degraded: policy.Local, Share: 50, Limits: parse(t, "8 per hour",
+			"1,000 per hour, each group", "5 per hour, on GET /dear, shadow")}},
+		Limits: parse(t, "12 per hour, together", "4 per hour, on GET /dear, each caller"),
+		Routes: []limits.Route{{Name: "dear", Match: []route.Pattern{{Path: "/very/dear"}},
+			Cost: limits.Costs{Units: map[string]int64{limits.Cost: 5}}}},
+	})
+	one, two := callWith(f.secretOf("one")), callWith(f.secretOf("two"))
+	f.expect(one, "y")
+	f.expect(two, "y")
+	f.down = true
+	f.expect(one, "yyyynn")
+	f.expect(two, "yyn") // six together
+	f.down = false
+	f.time.advance(time.Minute)
+	f.expect(one, "y")
+	f.down = true
+	if r := f.expect(one, "n"); r.RetryAfter() <= 0 || r.RetryAfter() > time.Hour {
+		t.Errorf("Retry-After is %s", r.RetryAfter())
+	}
+	f.time.advance(time.Hour)
+	f.down = false
+	f.expect(one, "y")
+	f.down = true
+	dear := one
+	dear.Route.Path = "/very/dear"
+	if r := f.expect(dear, "n"); r.Never() || r.RetryAfter() != time.Second {
+		t.Errorf("a cost above the share: %+v, want a wait for Valkey", r)
+	}
+	dear.Route.Path = "/dear"
+	if r := f.expect(dear, "yyn"); r.WouldAllow {
+		t.Errorf("got %+v", r)
+	}
+}
+
+// Without Valkey, the lists of routes of the key and its plan that were known last apply.
+func TestAccessWithoutValkey(t *testing.T) {
+	patterns := func(paths ...string) (all []route.Pattern) {
+		for _, path := range paths {
+			all = append(all, route.Pattern{Path: path})
+		}
+		return all
+	}
+	f := newFixture(t, policy.Set{Plans: []policy.Plan{{Name: "free", Degraded: policy.Open,
+		Opens: patterns("/orders", "/health")}}})
+	f.key("one", func(n *policy.NewKey) { n.Opens = patterns("/orders", "/admin") })
+	call := callWith(f.secrets["one"])
+	f.expect(call, "y")
+	f.down = true
+	for path, open := range map[string]bool{"/orders": true, "/health": false, "/admin": false, "/else": false} {
+		call.Route.Path = path
+		result, _, err := f.Decide(t.Context(), call)
+		var refusal *policy.RefusedError
+		if open && (err != nil || !result.Allowed) ||
+			!open && (!errors.As(err, &refusal) || refusal.Cause != cause.Access || !refusal.Verified) {
+			t.Errorf("%s: got %+v, %v, want allowed %t or refused for the route", path, result, err, open)
+		}
+	}
+}
+
+// Denials are repeated from memory after ten in a row, until the lifetime or Retry-After has
+// passed, for the limit's callers alone.
+func TestDenialsAreRepeated(t *testing.T) {
+	f := newFixture(t, policy.Set{
+		Plans: []policy.Plan{{Name: "free", Limits: parse(t, "3 per hour", "1 per hour, on GET /other")}},
+		Limits: parse(t, "5 per hour, together", "4 per hour, on GET /by/{x}, each {x}",
+			"1 per hour, on GET /count, each caller, denied calls count"),
+		Routes: []limits.Route{{Name: "dear", Match: []route.Pattern{{Path: "/dear"}},
+			Cost: limits.Costs{Units: map[string]int64{limits.Cost: 2}}}},
+	})
+	call := callWith(f.secretOf("one"))
+	f.expect(call, "yyy")
+	f.expect(call, strings.Repeat("n", repeatAfter))
+	asked := f.asked
+	last := f.expect(call, "nnn")
+	if f.asked != asked || !last.Repeats || last.ID != call.Subject || last.Plan != "free" {
+		t.Errorf("Valkey was asked %d times, got %+v", f.asked-asked, last)
+	}
+	before := last.RetryAfter()
+	f.time.advance(time.Second)
+	last = f.expect(call, "n")
+	if after := last.RetryAfter(); after != before-time.Second || f.asked != asked {
+		t.Errorf("Retry-After went from %s to %s in a second", before, after)
+	}
+	f.time.advance(denyCache)
+	f.expect(call, "n")
+	if f.asked != asked+1 {
+		t.Errorf("Valkey was asked %d times after the lifetime, want once", f.asked-asked)
+	}
+	other := callWith(f.secretOf("two")) // has counts of its own, and 5 together
+	f.expect(other, "yyn")
+	counting := callWith(f.secretOf("three"))
+	counting.Route.Path = "/count"
+	f.expect(counting, strings.Repeat("n", repeatAfter))
+	asked = f.asked
+	f.expect(counting, "nn") // each is counted
+	if f.asked != asked+2 {
+		t.Errorf("Valkey was asked %d times, want each time", f.asked-asked)
+	}
+	f.expect(other, strings.Repeat("n", repeatAfter))
+	asked = f.asked
+	four := callWith(f.secretOf("four"))
+	f.expect(four, "n") // a caller that is not verified yet
+	f.expect(four, "n")
+	if f.asked != asked+1 {
+		t.Errorf("Valkey was asked %d times for a verified caller of a full limit", f.asked-asked-1)
+	}
+}
+
+// A call that may not be made is refused, whatever denials are remembered.
+func TestClosedRoutesAreNotDeniedFromMemory(t *testing.T) {
+	f := newFixture(t, policy.Set{Plans: []policy.Plan{{Name: "free", Limits: parse(t, "1 per hour"),
+		Opens: []route.Pattern{{Path: "/orders"}}}}})
+	call := callWith(f.secretOf("one"))
+	f.expect(call, "y"+strings.Repeat("n", repeatAfter+1))
+	call.Route.Path = "/closed"
+	f.expect(call, "x")
+}
+
+// The cache of denials is bounded.
+func TestDenialCacheIsBounded(t *testing.T) {
+	c := newDenialCache(time.Second, time.Now)
+	for i := range 2 * maxEntries {
+		c.learn(time.Now(), enforce.Result{Repeats: true, Limits: []enforce.LimitState{{
+			CountKey: fmt.Sprint(i), RetryAfter: time.Second}}})
+	}
+	if c.entries.Len() != maxEntries {
+		t.Errorf("%d entries, want %d", c.entries.Len(), maxEntries)
+	}
+}
+
+// One of 256 buckets lost its copy. Calls with made-up keys of that bucket do not open the
+// circuit for callers of other buckets.
 func TestUnknownKeysOfALostBucket(t *testing.T) {
 	for _, sectors := range []int{1, 16} {
 		t.Run(fmt.Sprint(sectors, " sectors"), func(t *testing.T) {
-			v := open(t, valkeytest.Start(t), policy.Plan{Degraded: policy.Closed})
-			d := NewDecider(connected{v.Checker}, Settings{Pepper: pepper, CallerCache: time.Minute,
-				DenyCache: time.Second, Sectors: sectors}, time.Now)
-			decide := func(secret apikey.Secret) (enforce.Result, error) {
-				result, _, err := d.Decide(t.Context(), callWith(secret))
-				return result, err
-			}
-			if r, err := decide(v.secret); err != nil || !r.Allowed {
-				t.Fatalf("before: got %+v, %v, want an allowed call", r, err)
-			}
-			lost := keyspace.BucketOf(v.secret.ID()) ^ 1
+			f := newFixture(t, policy.Set{Plans: []policy.Plan{{Name: "free"}}})
+			f.breaker = newBreaker(sectors, f.time.now)
+			good := callWith(f.secretOf("good"))
+			f.expect(good, "y")
+			lost := keyspace.BucketOf(good.Subject) ^ 1
 			copyKey := policyset.CopyKey(lost)
-			if err := v.client.Do(t.Context(), v.client.B().Del().Key(copyKey).Build()).Error(); err != nil {
+			if err := f.client.Do(t.Context(), f.client.B().Del().Key(copyKey).Build()).Error(); err != nil {
 				t.Fatal(err)
 			}
 			for sent := 0; sent < 8; {
@@ -101,50 +405,12 @@ func TestUnknownKeysOfALostBucket(t *testing.T) {
 				}
 				if keyspace.BucketOf(unknown.ID()) == lost {
 					sent++
-					_, _ = decide(unknown)
+					_, _, _ = f.Decide(t.Context(), callWith(unknown))
 				}
 			}
-			if r, err := decide(v.secret); err != nil || !r.Allowed || r.Degraded {
-				t.Errorf("after: got %+v, %v, want a call allowed by Valkey", r, err)
+			if r := f.expect(good, "y"); r.Degraded {
+				t.Errorf("after: got %+v, want a call allowed by Valkey", r)
 			}
 		})
 	}
-}
-
-// Without Valkey, the access lists of the key and its plan that were known last apply.
-func TestAccessWithoutValkey(t *testing.T) {
-	storetest.OnSingleServers(t, func(t *testing.T, url string) {
-		patterns := func(paths ...string) (all []route.Pattern) {
-			for _, path := range paths {
-				all = append(all, route.Pattern{Path: path})
-			}
-			return all
-		}
-		v := open(t, url, policy.Plan{Degraded: policy.Open, Allow: patterns("/orders", "/health")})
-		if _, err := v.store.Update(t.Context(), v.key.ID, v.key.Version, "key.edit", byTest,
-			func(k *policy.Key) { k.Allow = patterns("/orders", "/admin") }); err != nil {
-			t.Fatal(err)
-		}
-		c := callWith(v.secret)
-		result, err := v.Check(t.Context(), c, nil)
-		if err != nil || !result.Allowed {
-			t.Fatalf("with Valkey: got %+v, %v, want an allowed call", result, err)
-		}
-		callers := newCallers(time.Hour, time.Now)
-		callers.remember(c, secret, time.Now(), result)
-		for path, open := range map[string]bool{"/orders": true, "/health": false, "/admin": false,
-			"/else": false} {
-			c.Route.Path = path
-			match, err := v.RouteMatch(c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			result, err := callers.decide(c, secret, v.Set(), match, nil, v.ClosedPlans(c.Route))
-			var refusal *policy.RefusedError
-			if open && (err != nil || !result.Allowed) ||
-				!open && (!errors.As(err, &refusal) || refusal.Cause != cause.Access || !refusal.Verified) {
-				t.Errorf("%s: got %+v, %v, want allowed %t or refused for the route", path, result, err, open)
-			}
-		}
-	})
 }
