@@ -9,7 +9,6 @@ import (
 
 	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/store"
 )
@@ -49,30 +48,31 @@ func (c *checker) Check(ctx context.Context, call enforce.Call) (enforce.Result,
 	if err == nil {
 		c.record(call, result)
 		c.metrics.RecordCheck(ctx, result, report)
+		c.logNever(ctx, &result)
 		return result, nil
 	}
 	c.logFailure(ctx, call, err)
 	return result, err
 }
 
-// logFailure logs that a call can never pass, once a minute for each caller, or that its
-// check failed. Other functions log the rest.
+// logFailure logs that the check of a call failed, once a minute for each caller. Other
+// functions log the rest.
 func (c *checker) logFailure(ctx context.Context, call enforce.Call, err error) {
 	id := slog.String("key_id", call.Subject)
 	_, refused := errors.AsType[*policy.RefusedError](err)
 	switch {
 	case refused, errors.Is(err, enforce.ErrSet):
-	case errors.Is(err, limiter.ErrCost):
-		var rule string
-		if loaded := c.Loaded(); loaded != nil {
-			match, _ := loaded.RouteMatch(call) // its error leaves the name empty
-			rule = match.Rule
-		}
-		c.metrics.once.LogOnce(ctx, slog.LevelError, "call costs more than its limit", call.Subject, id,
-			slog.String("rule", rule))
 	default:
 		c.metrics.once.LogOnce(ctx, slog.LevelError, "check failed", call.Subject, id,
 			slog.String("request_id", call.Request), slog.Any("cause", err))
+	}
+}
+
+// logNever logs that a call costs more than its limit, once a minute for each caller.
+func (c *checker) logNever(ctx context.Context, result *enforce.Result) {
+	if !result.Allowed && result.Never() {
+		c.metrics.once.LogOnce(ctx, slog.LevelError, "call costs more than its limit", result.ID,
+			slog.String("key_id", result.ID), slog.String("route", result.Route))
 	}
 }
 
