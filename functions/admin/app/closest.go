@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"tidegate/internal/limiter"
+	"tidegate/internal/enforce"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
-	"tidegate/internal/registry"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/statelist"
 )
@@ -17,21 +17,21 @@ import (
 var maxRead = 500 // keys whose limits are read
 
 const (
-	maxListed   = 1000 // keys of each list of states, and busiest callers, that are considered
-	maxRuleLook = 4000 // limits of route rules that are read, over all keys
+	maxListed = 1000 // keys of each list of states, and busiest callers, that are considered
+	maxLook   = 4000 // limits that are read, over all keys
 )
 
-// Fullest is the enforced limit of a key with the largest used share: its own, of its
-// group, or of a route rule on each key. A key without any has its fullest in shadow mode.
-type Fullest = registry.ScopedUsage
+// Fullest is the enforced limit of a key with the largest used share. A key without any
+// has its fullest in shadow.
+type Fullest = enforce.LimitState
 
 // Share returns the used share of a limit. It exceeds 1 if cost is owed, and is 0 for the
-// zero Usage.
-func Share(u limiter.Usage) float64 {
-	if u.Limit.Requests == 0 {
+// zero Fullest.
+func Share(l enforce.LimitState) float64 {
+	if l.Requests == 0 {
 		return 0
 	}
-	return float64(u.Used()+u.Owed) / float64(u.Limit.Requests)
+	return float64(l.Used()+l.Owed) / float64(l.Requests)
 }
 
 // Reach says which keys a search for those closest to a limit read.
@@ -69,37 +69,33 @@ func (r *Registry) byShare(ctx context.Context, set *policy.Set, list []policy.K
 	if err != nil {
 		return nil, err
 	}
-	further, err := r.store.FurtherUsage(ctx, set, list)
-	if err != nil {
-		return nil, err
-	}
 	for i := range all {
-		all[i].Fullest = fullest(all[i], further[i])
+		all[i].Fullest = fullest(all[i])
 	}
 	slices.SortFunc(all, func(a, b Subject) int {
-		return cmp.Or(cmp.Compare(Share(b.Fullest.Usage), Share(a.Fullest.Usage)), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(Share(b.Fullest), Share(a.Fullest)), cmp.Compare(a.ID, b.ID))
 	})
 	return all, nil
 }
 
-func fullest(s Subject, all []registry.ScopedUsage) Fullest {
+func fullest(s Subject) Fullest {
 	if s.Status != policy.Active {
 		return Fullest{}
 	}
 	var most, shadow Fullest
-	for _, u := range s.Now.Limits {
-		all = append(all, registry.ScopedUsage{Usage: u, Scope: policy.ScopeKey})
-	}
-	for _, u := range all {
+	for _, l := range s.Limits {
 		fuller := &most
-		if u.Limit.Shadow || u.Scope == policy.ScopeKey && s.Effective.Mode != policy.Enforce {
+		switch {
+		case l.Unread || l.CountsOnly:
+			continue
+		case !l.Enforced():
 			fuller = &shadow
 		}
-		if fuller.Scope == "" || Share(u.Usage) > Share(fuller.Usage) {
-			*fuller = u
+		if fuller.Requests == 0 || Share(l) > Share(*fuller) {
+			*fuller = l
 		}
 	}
-	if most.Scope == "" {
+	if most.Requests == 0 {
 		return shadow
 	}
 	return most
@@ -109,10 +105,7 @@ func fullest(s Subject, all []registry.ScopedUsage) Fullest {
 // If no more match, these are all of them. Otherwise they come from the lists of denied
 // keys and of keys near a limit, and then from the busiest callers of the last hour.
 func (r *Registry) reach(ctx context.Context, set *policy.Set, f KeyFilter) ([]policy.Key, Reach, error) {
-	most := maxRead
-	if rules := perKeyRules(set); rules > 0 {
-		most = max(1, min(most, maxRuleLook/rules))
-	}
+	most := max(1, min(maxRead, maxLook/max(1, limitsOfKeys(set))))
 	matches := func(k policy.Key) bool { return f.matchesRecord(set, k) }
 	if !f.counted() {
 		page, err := r.List(ctx, set, f, "", most)
@@ -151,11 +144,12 @@ func (r *Registry) reach(ctx context.Context, set *policy.Set, f KeyFilter) ([]p
 	return found, reach, nil
 }
 
-// perKeyRules returns the number of route rules with limits on each key.
-func perKeyRules(set *policy.Set) int {
+// limitsOfKeys returns the number of the policy's limits of each caller and each group,
+// which are read for every key.
+func limitsOfKeys(set *policy.Set) int {
 	n := 0
-	for _, r := range set.Routes {
-		if len(r.PerKey) > 0 {
+	for _, l := range set.Limits {
+		if l.Who.OfCaller() || l.Who == limits.EachGroup {
 			n++
 		}
 	}

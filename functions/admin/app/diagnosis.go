@@ -3,15 +3,13 @@ package app
 import (
 	"cmp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/answer"
 	"tidegate/internal/cause"
 	"tidegate/internal/enforce"
-	"tidegate/internal/policy"
+	"tidegate/internal/limits"
 	"tidegate/internal/usage/denylog"
 )
 
@@ -40,9 +38,7 @@ type Blocker struct {
 	Cause  cause.Cause
 	Limit  string // as clients know it; empty for another cause than a limit
 	Plan   string
-	Group  string
-	Rule   string
-	Source string // in words: where the limit comes from; empty for another cause
+	Source string // in words: where the limit stands; empty for another cause
 	Calls  int64
 }
 
@@ -65,11 +61,7 @@ func Diagnose(log denylog.Page, unlogged int64, s enforce.Survey) Diagnosis {
 			d.Last = l.Time
 		}
 		d.Calls, d.Since = d.Calls+l.Calls, l.Time
-		b := Blocker{Cause: l.Cause, Limit: l.Limit, Plan: l.Plan, Group: l.Group}
-		if strings.HasPrefix(l.Limit, policy.ScopeRoute) {
-			b.Rule = l.Rule
-		}
-		blockers[b] += l.Calls
+		blockers[Blocker{Cause: l.Cause, Limit: l.Limit, Plan: l.Plan}] += l.Calls
 	}
 	for b, calls := range blockers {
 		b.Calls, b.Source = calls, b.source(s)
@@ -77,39 +69,55 @@ func Diagnose(log denylog.Page, unlogged int64, s enforce.Survey) Diagnosis {
 	}
 	slices.SortFunc(d.By, func(a, b Blocker) int {
 		return cmp.Or(cmp.Compare(b.Calls, a.Calls), cmp.Compare(a.Limit, b.Limit),
-			cmp.Compare(a.Plan, b.Plan), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Cause, b.Cause))
+			cmp.Compare(a.Plan, b.Plan), cmp.Compare(a.Cause, b.Cause))
 	})
 	return d.blockedFor(log, s)
 }
 
 // blockedFor returns the diagnosis with how long calls are denied: by a ban or limits on
-// every call, by the limit of a route that denied last, or, where only the log knows the
-// state, for as long as the last denial said.
+// every call, by the limit that denied last, or, where only the log knows the state, for as
+// long as the last denial said.
 func (d Diagnosis) blockedFor(log denylog.Page, s enforce.Survey) Diagnosis {
 	if d.Refused != "" {
 		return d
 	}
-	if d.Blocked = s.Result.RetryAfter(); d.Blocked > 0 {
-		if full, found := s.Result.Binding(); found && s.Result.BannedUntil.IsZero() {
-			d.Full = policydoc.Rate(full.Limit)
+	d.Blocked = max(0, s.Result.BannedUntil.Sub(s.Result.Now))
+	banned := d.Blocked > 0
+	for _, l := range s.Result.Limits {
+		ofEvery := l.On == "" && (l.Who.OfCaller() || l.Who == limits.EachGroup)
+		if ofEvery && !l.Unread && l.Denies() && l.RetryAfter > d.Blocked {
+			if d.Blocked = l.RetryAfter; !banned {
+				d.Full = l.Rate()
+			}
 		}
-		return d
 	}
 	last, found := LastDenial(log)
-	if !found || last.Limit == "" {
+	if d.Blocked > 0 || !found || last.Limit == "" {
 		return d
 	}
-	for _, l := range s.Limits {
-		if !Denied(last, l) {
-			continue
-		}
-		if l.Unread {
-			d.Blocked, d.Part = StillDenied(last, s), "from that address"
-		} else if l.Denies() && !l.Replaced {
-			d.Blocked, d.Part = l.RetryAfter, "of rule "+l.Rule
+	for _, l := range s.Result.Limits {
+		switch {
+		case !Denied(last, l) || l.CountsOnly:
+		case l.Unread:
+			d.Blocked, d.Part = StillDenied(last, s), partOf(l)
+		case l.Denies():
+			d.Blocked, d.Part = l.RetryAfter, partOf(l)
 		}
 	}
 	return d
+}
+
+// partOf names the calls that a limit counts, if others pass it.
+func partOf(l enforce.LimitState) string {
+	switch {
+	case l.Who == limits.EachAddress:
+		return "from that address"
+	case l.Param != "":
+		return "with that {" + l.Param + "}"
+	case l.On != "":
+		return "of " + l.On
+	}
+	return ""
 }
 
 // StillDenied returns how long the caller that got a denial is denied from now on, by what
@@ -128,64 +136,45 @@ func LastDenial(log denylog.Page) (denylog.Entry, bool) {
 }
 
 // Denied reports whether a limit caused a denial.
-func Denied(l denylog.Entry, limit enforce.SurveyedLimit) bool {
-	return l.Cause == cause.Limit && l.Limit == answer.NameOf(limit.LimitState) &&
-		(limit.Rule == "" || limit.Rule == l.Rule)
+func Denied(d denylog.Entry, l enforce.LimitState) bool {
+	return d.Cause == cause.Limit && d.Limit == answer.NameOf(l.Limit)
 }
 
-// source says where the limit of a blocker comes from.
+// source says where the limit of a blocker stands.
 func (b Blocker) source(s enforce.Survey) string {
 	if b.Cause != cause.Limit {
 		return ""
 	}
-	_, scope := LimitWords(b.Limit)
-	words := ScopeWords(scope, "plan "+b.Plan, b.Group, b.Rule)
-	entry := denylog.Entry{Denial: denylog.Denial{Cause: b.Cause, Limit: b.Limit, Rule: b.Rule}}
-	i := slices.IndexFunc(s.Limits, func(l enforce.SurveyedLimit) bool {
-		return Denied(entry, l) && !l.Replaced
-	})
-	switch {
-	case i < 0:
-		return words + ", no longer in force"
-	case scope == policy.ScopeKey && s.Effective.Override != nil:
+	entry := denylog.Entry{Denial: denylog.Denial{Cause: b.Cause, Limit: b.Limit}}
+	for _, l := range s.Result.Limits {
+		if Denied(entry, l) && !l.CountsOnly {
+			return SourceWords(l.Applied, b.Plan)
+		}
+	}
+	return "no longer in force"
+}
+
+// SourceWords says where a limit stands. plan is the name of the caller's plan.
+func SourceWords(l limits.Applied, plan string) string {
+	switch l.Source {
+	case limits.FromPlan:
+		return "plan " + plan
+	case limits.FromOverride:
 		return "override"
+	case limits.FromGroupOverride:
+		return "override of the group"
+	case limits.FromPolicy:
 	}
-	return words
+	return "policy"
 }
 
-// ScopeWords says whose calls a limit counts. source is where a key's own limits come from:
-// its plan or an override.
-func ScopeWords(scope, source, group, rule string) string {
-	switch scope {
-	case policy.ScopeKey:
-		return source
-	case policy.ScopeGroup:
-		return "group " + group
-	case policy.ScopeIP:
-		return "each address"
-	case policy.ScopeRoute:
-		return "this key, rule " + rule
-	case policy.ScopeRouteIP:
-		return "each address, rule " + rule
-	case policy.ScopeGlobal:
-		return "all callers"
-	case policy.ScopeRouteAll:
-		return "all callers, rule " + rule
-	}
-	return scope
-}
+// DenierWords says what denied a call: "500 per hour", "a ban".
+func DenierWords(l denylog.Entry) string { return blockerWords(l.Cause, l.Limit) }
 
-// DenierWords says what denied a call: "500 per hour (plan partner)", "a ban".
-func DenierWords(l denylog.Entry) string {
-	_, scope := LimitWords(l.Limit)
-	return blockerWords(l.Cause, l.Limit, ScopeWords(scope, "plan "+l.Plan, l.Group, l.Rule))
-}
-
-func blockerWords(by cause.Cause, limit, source string) string {
+func blockerWords(by cause.Cause, limit string) string {
 	switch by {
 	case cause.Limit:
-		limit, _ = LimitWords(limit)
-		return limit + " (" + source + ")"
+		return limit
 	case cause.Ban:
 		return "a ban"
 	default:
@@ -193,27 +182,16 @@ func blockerWords(by cause.Cause, limit, source string) string {
 	}
 }
 
-// LimitWords splits a limit's name for clients into the limit, as pages write it, and its
-// scope.
-func LimitWords(name string) (limit, scope string) {
-	scope = policy.ScopeKey
-	if first, rest, found := strings.Cut(name, " "); found && strings.Trim(first, "0123456789") != "" {
-		scope, name = first, rest
-	}
-	digits, rest, _ := strings.Cut(name, " ")
-	if n, err := strconv.ParseInt(digits, 10, 64); err == nil {
-		name = policydoc.Number(n) + " " + strings.Replace(rest, "per 1 ", "per ", 1)
-	}
-	return name, scope
-}
-
 // Words describes what blocked the calls: "all by 500 per hour (plan partner)".
 func (d Diagnosis) Words() string {
 	parts := make([]string, len(d.By))
 	for i, b := range d.By {
-		parts[i] = "by " + blockerWords(b.Cause, b.Limit, b.Source)
+		parts[i] = "by " + blockerWords(b.Cause, b.Limit)
+		if b.Source != "" {
+			parts[i] += " (" + b.Source + ")"
+		}
 		if len(d.By) > 1 {
-			parts[i] = policydoc.Number(b.Calls) + " " + parts[i]
+			parts[i] = limits.Number(b.Calls) + " " + parts[i]
 		}
 	}
 	if len(parts) == 1 {

@@ -3,7 +3,8 @@ package app
 import (
 	"time"
 
-	"tidegate/internal/limiter"
+	"tidegate/internal/enforce"
+	"tidegate/internal/limiter/calendar"
 )
 
 // The data that a forecast needs: fewer calls, or a shorter part of the period, say little.
@@ -13,21 +14,17 @@ const (
 )
 
 // FullAt returns when a calendar quota of a day or longer is used up if its use goes on at
-// the average since the period began, or since the quota counts. It returns false if the
-// quota lasts until it resets, is used up already, or has too little data.
-func FullAt(u limiter.Usage, now time.Time) (time.Time, bool) {
-	period := u.Limit.Calendar
-	if period == limiter.NoCalendar || period.Longest() < 24*time.Hour || u.Remaining <= 0 ||
-		u.Used() < leastUsed {
+// the average since the period began. It returns false if the quota lasts until it resets,
+// is used up already, or has too little data.
+func FullAt(l enforce.LimitState, now time.Time) (time.Time, bool) {
+	period := l.Calendar
+	if period == calendar.None || period.Longest() < 24*time.Hour || l.Unread || l.Remaining <= 0 ||
+		l.Used() < leastUsed {
 		return time.Time{}, false
 	}
-	start, end := period.Around(now.UnixMicro(), period.Shifts(u.Limit.Zone, now))
-	begin := time.UnixMicro(start)
-	if u.Since.After(begin) {
-		begin = u.Since
-	}
-	passed := now.Sub(begin)
-	wait := float64(passed) * float64(u.Remaining) / float64(u.Used())
+	start, end := period.Around(now.UnixMicro(), period.Shifts(l.Zone, now))
+	passed := now.Sub(time.UnixMicro(start))
+	wait := float64(passed) * float64(l.Remaining) / float64(l.Used())
 	left := time.UnixMicro(end).Sub(now)
 	if passed < period.Longest()/leastPassed || wait >= float64(left) {
 		return time.Time{}, false

@@ -13,6 +13,7 @@ import (
 
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/audit"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 )
@@ -113,7 +114,7 @@ func KeyCount(n int64) string {
 	if n == 1 {
 		return "1 key"
 	}
-	return policydoc.Number(n) + " keys"
+	return limits.Number(n) + " keys"
 }
 
 // Actor returns who answers for the changes of the next step.
@@ -151,7 +152,7 @@ func (r *Registry) StartJob(
 	if err := r.validateJob(ctx, set, j); err != nil {
 		return Job{}, err
 	}
-	if err := confirmOverride(j.Override, accepts); err != nil {
+	if err := r.confirmOverride(ctx, j.Override, accepts); err != nil {
 		return Job{}, err
 	}
 	if err := r.awaitStep(ctx, j.Undoes); err != nil {

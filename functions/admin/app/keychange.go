@@ -19,7 +19,7 @@ const (
 	Plan         = "plan"     // sets the plan
 	Override     = "override" // sets an override
 	EndOverride  = "end"      // removes the override
-	Reset        = "reset"    // deletes the counts
+	Reset        = "reset"    // sets the counts to zero
 	Revoke       = "revoke"
 	Unrevoke     = "unrevoke"
 	Ban          = "ban"
@@ -74,7 +74,7 @@ const Tries = 5
 func (r *Registry) Change(
 	ctx context.Context, id string, base Base, c KeyChange, e Edit,
 ) (policy.Key, error) {
-	if err := confirmOverride(c.Override, c.Accepts); err != nil {
+	if err := r.confirmOverride(ctx, c.Override, c.Accepts); err != nil {
 		k, getErr := r.Get(ctx, id)
 		if getErr == nil && !base.Newer && k.Version != base.Version {
 			err = policy.ErrConflict

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/usage"
@@ -71,7 +70,7 @@ func (f KeyFilter) matchesRecord(set *policy.Set, k policy.Key) bool {
 		return false
 	}
 	if f.State != "" && !f.counted() {
-		s := NewSubject(set, k, limiter.Decision{}, time.Now())
+		s := NewSubject(set, k, nil, time.Now())
 		if !s.Is(f.State) {
 			return false
 		}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"tidegate/functions/admin/auth/throttle"
-	"tidegate/internal/limiter"
+	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
 )
@@ -26,10 +26,9 @@ type Owners struct {
 // OwnKey is what the owner of a key sees of the key.
 type OwnKey struct {
 	policy.Key
-	Now    time.Time       // instant of the limits
-	Limits []limiter.Usage // the key's enforced limits; owners do not see limits in shadow
-	Group  []limiter.Usage // the enforced limits of the key's plan on its group
-	Days   []usage.Point   // UTC days, the latest last
+	Now    time.Time            // instant of the limits
+	Limits []enforce.LimitState // of the key and its group; owners do not see limits in shadow
+	Days   []usage.Point        // UTC days, the latest last
 }
 
 // ThrottledError refuses a request that exceeds the throttle of owners.
@@ -76,30 +75,13 @@ func (o *Owners) View(ctx context.Context, remote, secret string) (OwnKey, error
 func (o *Owners) view(ctx context.Context, set *policy.Set, k policy.Key) (OwnKey, error) {
 	now := time.Now().UTC()
 	own := OwnKey{Key: k, Now: now}
-	if e, found := set.Effective(k, now); found && e.Mode == policy.Enforce {
-		decisions, err := o.Keys.Usage(ctx, set, []policy.Key{k})
-		if err != nil {
-			return OwnKey{}, err
-		}
-		own.Now = decisions[0].Now
-		own.Limits = enforced(decisions[0])
+	states, err := o.Keys.Usage(ctx, set, []policy.Key{k})
+	if err != nil {
+		return OwnKey{}, err
 	}
-	p, found := set.EffectivePlan(k)
-	if found && k.Group != "" && policy.OrEnforce(p.Mode) == policy.Enforce {
-		decisions, err := o.Keys.store.GroupUsage(ctx, k.Group, []policy.Plan{p})
-		if err != nil {
-			return OwnKey{}, err
-		}
-		own.Group = enforced(decisions[0])
-	}
+	own.Limits = slices.DeleteFunc(states[0], func(l enforce.LimitState) bool { return l.Limit.Shadow })
 	const day = 24 * time.Hour
 	first := now.Truncate(day).Add(-(ownerDays - 1) * day)
-	var err error
 	own.Days, err = o.Usage.Series(ctx, k.ID, first, now, day)
 	return own, err
-}
-
-// enforced returns the limits that are not in shadow mode: those that responses show.
-func enforced(d limiter.Decision) []limiter.Usage {
-	return slices.DeleteFunc(d.Limits, func(u limiter.Usage) bool { return u.Limit.Shadow })
 }

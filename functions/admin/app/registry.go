@@ -1,6 +1,6 @@
 // Package app holds the use cases of the admin function that its pages and its API share:
 // changing keys and policies, jobs on many keys, finding keys and their states, reverting
-// edits, reserving and settling costs. Packages dashboard and api import it; within the
+// edits, settling costs. Packages dashboard and api import it; within the
 // admin function app alone imports registry, so every change is made here. It must not
 // know pages.
 package app
@@ -15,8 +15,8 @@ import (
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
+	"tidegate/internal/enforce"
 	"tidegate/internal/journal"
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/usage"
@@ -26,13 +26,22 @@ import (
 // the other methods change them. It is safe for concurrent use.
 type Registry struct {
 	Reader
-	store *registry.Store
-	calls *usage.Reader
+	store   *registry.Store
+	calls   *usage.Reader
+	checker *enforce.Checker
 }
 
-// NewRegistry returns a Registry of a store and of the recorded calls of its keys.
-func NewRegistry(store *registry.Store, calls *usage.Reader) *Registry {
-	return &Registry{Reader: store, store: store, calls: calls}
+// NewRegistry returns a Registry of a store, of the recorded calls of its keys, and of a
+// checker that looks at their limits.
+func NewRegistry(store *registry.Store, calls *usage.Reader, checker *enforce.Checker) *Registry {
+	return &Registry{Reader: store, store: store, calls: calls, checker: checker}
+}
+
+// Usage returns, for each key in order, the states of its limits of each caller and of each
+// group, as a next call of cost 1 finds them. It takes nothing.
+func (r *Registry) Usage(ctx context.Context, set *policy.Set, keys []policy.Key) (
+	[][]enforce.LimitState, error) {
+	return r.checker.Usage(ctx, set, keys)
 }
 
 // Reader has the methods of registry.Store that change nothing. They are documented
@@ -43,7 +52,6 @@ type Reader interface {
 	Set(ctx context.Context) (*policy.Set, error)
 	Synced(ctx context.Context, set *policy.Set) (bool, error)
 	PlanCounts(ctx context.Context, set *policy.Set) (map[int]int64, error)
-	Usage(ctx context.Context, set *policy.Set, keys []policy.Key) ([]limiter.Decision, error)
 	Authenticate(ctx context.Context, set *policy.Set, text string) (policy.Key, error)
 	Audit() *audit.Log
 	TokenCaller(issuer, name string) string
@@ -144,14 +152,9 @@ type Group struct {
 	Name     string
 	Keys     int64
 	Override *policy.Override // of its keys; nil for none, may be past
-	Limits   []GroupLimits    // of the plans that limit groups
-	Now      time.Time        // instant of the limits; this function's clock if there are none
-}
-
-// GroupLimits is the state of one plan's limits on a group.
-type GroupLimits struct {
-	Plan policy.Plan
-	Now  limiter.Decision
+	Now      time.Time        // this function's clock
+	// Limits are those of each group, of every plan and of the policy.
+	Limits []enforce.LimitState
 }
 
 // Group returns a group, or policy.ErrNotFound if it has no keys.
@@ -167,12 +170,7 @@ func (r *Registry) Group(ctx context.Context, set *policy.Set, name string) (Gro
 	if o, found := set.GroupOverrides[name]; found {
 		g.Override = &o
 	}
-	decisions, err := r.store.GroupUsage(ctx, name, set.Plans)
-	for i, d := range decisions {
-		if len(d.Limits) > 0 {
-			g.Limits, g.Now = append(g.Limits, GroupLimits{set.Plans[i], d}), d.Now
-		}
-	}
+	g.Limits, err = r.checker.GroupUsage(ctx, set, name, set.Plans)
 	return g, err
 }
 
@@ -181,7 +179,7 @@ func (r *Registry) Groups(ctx context.Context, prefix string, count int) ([]regi
 	return r.store.Groups(ctx, prefix, count)
 }
 
-// ResetGroup deletes the counts of a group, not those of its keys. It returns
+// ResetGroup sets the counts of a group to zero, not those of its keys. It returns
 // policy.ErrNotFound if the group has no keys.
 func (r *Registry) ResetGroup(ctx context.Context, name string, e Edit) error {
 	return r.store.ResetGroup(ctx, name, e)
@@ -193,7 +191,7 @@ func (r *Registry) ResetGroup(ctx context.Context, name string, e Edit) error {
 func (r *Registry) OverrideGroup(
 	ctx context.Context, name string, o *policy.Override, accepts Accepts, e Edit,
 ) error {
-	if err := confirmOverride(o, accepts); err != nil {
+	if err := r.confirmOverride(ctx, o, accepts); err != nil {
 		return err
 	}
 	return r.store.OverrideGroup(ctx, name, o, e)

@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"tidegate/internal/audit"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 )
@@ -94,6 +96,11 @@ func (r Reversal) ofSet(ctx context.Context) (Reversal, error) {
 			old.Plans[i].Number = 0 // the deleted plan is created again, under a new number
 		}
 	}
+	for i, route := range old.Routes {
+		if known := func(is limits.Route) bool { return is.ID == route.ID }; !slices.ContainsFunc(r.Set.Routes, known) {
+			old.Routes[i].ID = "" // so is a deleted route
+		}
+	}
 	r.Version, r.Before, r.After = r.Set.Version, r.Set, old
 	var err error
 	r.Warnings, err = r.keys.JudgePolicy(ctx, r.Before, *r.After)
@@ -134,7 +141,7 @@ func hasPlan(set *policy.Set, old policy.Key) bool {
 // number decides, since the plan may have another name by now.
 func restoreFields(k *policy.Key, old policy.Key) {
 	k.Name, k.Tags, k.PlanNumber, k.Status = old.Name, old.Tags, old.PlanNumber, old.Status
-	k.Override, k.Expires, k.Banned, k.Allow = old.Override, old.Expires, old.Banned, old.Allow
+	k.Override, k.Expires, k.Banned, k.Opens = old.Override, old.Expires, old.Banned, old.Opens
 	k.Group = old.Group
 }
 

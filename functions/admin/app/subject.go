@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"tidegate/internal/enforce"
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
 )
@@ -19,7 +18,7 @@ const (
 	Overridden State = "overridden" // has an override, in force or past
 	Blocked    State = "blocked"    // a call would be denied now
 	Near       State = "near"       // a limit is nearly used up
-	Shadow     State = "shadow"     // in mode shadow or off
+	Shadow     State = "shadow"     // no enforced limit
 	Banned     State = "banned"
 	Expiring   State = "expiring" // expired, or expires within ExpiresSoon
 	Revoked    State = State(policy.Revoked)
@@ -38,16 +37,16 @@ const ExpiresSoon = 30 * 24 * time.Hour
 type Subject struct {
 	policy.Key
 	Effective policy.Effective
-	Now       limiter.Decision
-	At        time.Time // this function's clock, to which expiries are compared
-	Fullest   Fullest   // zero unless the list is ordered by it, and for a key without limits
+	// Limits are those of each caller and of each group, as a next call of cost 1 finds them.
+	Limits  []enforce.LimitState
+	At      time.Time // this function's clock, to which expiries are compared
+	Fullest Fullest   // zero unless the list is ordered by it, and for a key without limits
 }
 
-// NewSubject returns the Subject of a key at an instant of this function's clock. now is
-// the decision about a next call.
-func NewSubject(set *policy.Set, k policy.Key, now limiter.Decision, at time.Time) Subject {
+// NewSubject returns the Subject of a key at an instant of this function's clock.
+func NewSubject(set *policy.Set, k policy.Key, states []enforce.LimitState, at time.Time) Subject {
 	e, _ := set.Effective(k, at)
-	return Subject{Key: k, Effective: e, Now: now, At: at}
+	return Subject{Key: k, Effective: e, Limits: states, At: at}
 }
 
 // States returns every state that the key is in. A key that is not active has only the
@@ -64,8 +63,8 @@ func (s Subject) States() []State {
 		{Banned, s.Banned.After(s.At)},
 		{Expiring, !s.Expires.IsZero() && s.Expires.Sub(s.At) < ExpiresSoon},
 		{Blocked, s.blocked()},
-		{Near, !s.blocked() && slices.ContainsFunc(s.Now.Limits, limiter.Usage.NearlyUsedUp)},
-		{Shadow, policy.DenyNothing(s.Effective.Mode, s.Effective.Limits)},
+		{Near, !s.blocked() && slices.ContainsFunc(s.Limits, near)},
+		{Shadow, policy.DenyNothing(s.Effective.Limits)},
 		{Overridden, s.Override != nil},
 	} {
 		if c.in {
@@ -75,9 +74,12 @@ func (s Subject) States() []State {
 	return all
 }
 
+// blocked reports whether a call that falls under no route is denied.
 func (s Subject) blocked() bool {
-	return len(s.Now.Limits) > 0 && !s.Now.Allowed && s.Effective.Mode == policy.Enforce
+	return slices.ContainsFunc(s.Limits, func(l enforce.LimitState) bool { return l.On == "" && l.Denies() })
 }
+
+func near(l enforce.LimitState) bool { return l.Enforced() && !l.Unread && l.NearlyUsedUp() }
 
 // Is reports whether the key is in a state. It is true for the empty state.
 func (s Subject) Is(state State) bool { return state == "" || slices.Contains(s.States(), state) }
@@ -111,14 +113,14 @@ func subjects(ctx context.Context, keys *Registry, set *policy.Set, state State,
 		at := time.Now()
 		list = slices.DeleteFunc(list, func(k policy.Key) bool { return !k.Banned.After(at) })
 	}
-	decisions, err := keys.Usage(ctx, set, list)
+	states, err := keys.Usage(ctx, set, list)
 	if err != nil {
 		return nil, err
 	}
 	at := time.Now()
 	all := make([]Subject, len(list))
 	for i, k := range list {
-		all[i] = NewSubject(set, k, decisions[i], at)
+		all[i] = NewSubject(set, k, states[i], at)
 	}
 	return all, nil
 }
@@ -127,7 +129,7 @@ func subjects(ctx context.Context, keys *Registry, set *policy.Set, state State,
 func SurveyKey(ctx context.Context, checker *enforce.Checker, set *policy.Set,
 	k policy.Key) (Subject, enforce.Survey, error) {
 	survey, err := checker.Survey(ctx, set, k)
-	return NewSubject(set, k, survey.Own, time.Now()), survey, err
+	return NewSubject(set, k, survey.Result.Limits, time.Now()), survey, err
 }
 
 // Records returns the records of the keys and callers that items belong to, by id.

@@ -4,28 +4,31 @@ import (
 	"context"
 	"net/netip"
 	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
-	"tidegate/functions/admin/policydoc"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 )
 
 // manyKeys is the number of keys from which on an edit of their plan needs confirmation.
 const manyKeys = 1000
 
-// MootWarnings returns a warning for each limit that never denies a call, since another
-// of the list is stricter. prefix begins each warning.
-func MootWarnings(prefix string, limits []limiter.Limit) []string {
+// OverrideWarnings returns what an operator should know before saving an override.
+func OverrideWarnings(set *policy.Set, list []limits.Limit) []string {
+	if len(list) == 0 {
+		return nil
+	}
+	held := slices.DeleteFunc(slices.Clone(list), func(l limits.Limit) bool { return l.Lifted })
+	p := &limits.Policy{Plans: []limits.Plan{{Name: "override", Limits: held}}, Limits: set.Limits,
+		Routes: set.Routes}
 	var all []string
-	for _, m := range limiter.RedundantLimits(limits) {
-		limit, by := policydoc.LimitText(limits[m.Limit]), policydoc.LimitText(limits[m.By])
-		if limit == by {
-			all = append(all, prefix+limit+" is listed twice.")
-			continue
+	for _, w := range p.Warnings() {
+		if strings.HasPrefix(w.Field, "plans[0].limits[") {
+			all = append(all, w.Message)
 		}
-		all = append(all, prefix+limit+" never denies a call: "+by+" is stricter.")
 	}
 	return all
 }
@@ -44,11 +47,15 @@ type Accepts func(warnings []string) bool
 
 // confirmOverride returns an *UnconfirmedError if an override has warnings that accepts
 // does not confirm. A nil override has none.
-func confirmOverride(o *policy.Override, accepts Accepts) error {
+func (r *Registry) confirmOverride(ctx context.Context, o *policy.Override, accepts Accepts) error {
 	if o == nil || accepts == nil {
 		return nil
 	}
-	if warnings := MootWarnings("", o.Limits); len(warnings) > 0 && !accepts(warnings) {
+	set, err := r.Set(ctx)
+	if err != nil {
+		return err
+	}
+	if warnings := OverrideWarnings(set, o.Limits); len(warnings) > 0 && !accepts(warnings) {
 		return &UnconfirmedError{warnings}
 	}
 	return nil
@@ -66,53 +73,40 @@ func (r *Registry) JudgePolicy(ctx context.Context, before *policy.Set, next pol
 	if err != nil {
 		return nil, err
 	}
-	all := planWarnings(before, after, counts)
-	all = append(all, routeWarnings(before, after)...)
-	all = append(all, changedMoot("Limits per address: ", before.PerIP.Limits, after.PerIP.Limits)...)
-	all = append(all, changedMoot("Global limits: ", before.Global.Limits, after.Global.Limits)...)
+	all := slices.Concat(planWarnings(before, after, counts), limitWarnings(before, after))
 	return append(all, refusalWarnings(before, after)...), nil
 }
 
-// changedMoot returns MootWarnings of a list that a save changes.
-func changedMoot(prefix string, before, after []limiter.Limit) []string {
-	if slices.Equal(before, after) {
-		return nil
-	}
-	return MootWarnings(prefix, after)
-}
-
-// planWarnings returns warnings about new and changed plans.
+// planWarnings returns warnings about edits of plans that many keys have.
 func planWarnings(before, after *policy.Set, counts map[int]int64) []string {
 	var all []string
 	for _, p := range after.Plans {
 		old, existed := before.PlanByNumber(p.Number)
-		if existed && reflect.DeepEqual(old, p) {
-			continue
+		if n := counts[p.Number]; existed && n >= manyKeys && !reflect.DeepEqual(old, p) {
+			all = append(all, "Plan "+p.Name+": this affects "+limits.Number(n)+" keys at once.")
 		}
-		name := "Plan " + p.Name + ": "
-		if n := counts[p.Number]; existed && n >= manyKeys {
-			all = append(all, name+"this affects "+policydoc.Number(n)+" keys at once.")
-		}
-		all = append(all, changedMoot(name, old.Limits, p.Limits)...)
-		all = append(all, changedMoot(name+"limits per group: ", old.PerGroup, p.PerGroup)...)
 	}
 	return all
 }
 
-// routeWarnings returns warnings about new and changed route rules.
-func routeWarnings(before, after *policy.Set) []string {
+// limitWarnings returns warnings about limits that the set before did not have too.
+func limitWarnings(before, after *policy.Set) []string {
+	known := warningTexts(before)
+	return slices.DeleteFunc(warningTexts(after), func(text string) bool { return slices.Contains(known, text) })
+}
+
+var planOfField = regexp.MustCompile(`^plans\[(\d+)\]\.limits\[`)
+
+// warningTexts returns the warnings about the limits of a set, with the names of plans.
+func warningTexts(s *policy.Set) []string {
 	var all []string
-	for _, r := range after.Routes {
-		var old policy.Route
-		for _, b := range before.Routes {
-			if b.Name == r.Name {
-				old = b
-			}
+	for _, w := range s.Language().Warnings() {
+		text := w.Message
+		if m := planOfField.FindStringSubmatch(w.Field); m != nil {
+			i, _ := strconv.Atoi(m[1])
+			text = "Plan " + s.Plans[i].Name + ": " + text
 		}
-		name := "Route rule " + r.Name + ": "
-		all = append(all, changedMoot(name, old.PerKey, r.PerKey)...)
-		all = append(all, changedMoot(name, old.PerIP, r.PerIP)...)
-		all = append(all, changedMoot(name, old.Shared, r.Shared)...)
+		all = append(all, text)
 	}
 	return all
 }
@@ -167,7 +161,7 @@ func networks(list []netip.Prefix) string {
 	texts := make([]string, 0, maxNetworks+1)
 	for i, p := range list {
 		if i == maxNetworks {
-			texts = append(texts, policydoc.Number(int64(len(list)-i))+" more")
+			texts = append(texts, limits.Number(int64(len(list)-i))+" more")
 			break
 		}
 		texts = append(texts, p.Masked().String())
