@@ -106,7 +106,7 @@ func (a *api) register() {
 	a.registerDenials()
 	a.registerCrossings()
 	a.registerTokens()
-	a.registerReservations()
+	a.registerSettlements()
 	if a.Owners != nil {
 		a.registerOwner()
 	}

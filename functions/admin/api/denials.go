@@ -18,8 +18,8 @@ type Denial struct {
 	Plan       string    `json:"plan,omitempty"`
 	Group      string    `json:"group,omitempty" doc:"Group of the key, if a limit or a ban denied the call"`
 	Cause      string    `json:"cause" enum:"malformed,revoked,expired,old-secret,address,access,limit,ban,unavailable,shadow"`
-	Limit      string    `json:"limit,omitempty" doc:"Limit that denied the call, or would have, as in the client's response" example:"10 per 10 s"`
-	Rule       string    `json:"rule,omitempty" doc:"Name of the route rule that applied"`
+	Limit      string    `json:"limit,omitempty" doc:"Limit that denied the call, or would have, as in the client's response" example:"10 per 10 seconds"`
+	Rule       string    `json:"rule,omitempty" doc:"Name of the call's route, as a backend is told"`
 	Method     string    `json:"method" doc:"HTTP method; other if API Gateway does not know it"`
 	Path       string    `json:"path" doc:"Pattern of the route, not the requested path" example:"/orders/{id}"`
 	API        string    `json:"api"`
@@ -56,11 +56,11 @@ type (
 		Key     string    `query:"key" maxLength:"64" doc:"Only denials of this key or caller"`
 		Plan    string    `query:"plan" maxLength:"200"`
 		Group   string    `query:"group" maxLength:"64" doc:"Only denials of this group's keys"`
-		Rule    string    `query:"rule" maxLength:"200" doc:"Only denials under this route rule"`
+		Rule    string    `query:"rule" maxLength:"200" doc:"Only denials of calls of this route, by its name"`
 		Limit   string    `query:"limit" maxLength:"200" doc:"The text in limit of an entry"`
 		Route   string    `query:"route" maxLength:"220" doc:"Method and path of an entry, such as GET /orders/{id}"`
 		Request string    `query:"request" maxLength:"48" doc:"Only the denials of the call with this id of API Gateway"`
-		Cause   string    `query:"cause" enum:"malformed,revoked,expired,old-secret,address,access,limit,ban,unavailable,would-block,shadow" doc:"would-block, shadow: calls that passed and that limits in shadow mode would have denied. Only these causes list them"`
+		Cause   string    `query:"cause" enum:"malformed,revoked,expired,old-secret,address,access,limit,ban,unavailable,would-block,shadow" doc:"would-block, shadow: calls that passed and that limits in shadow would have denied. Only these causes list them"`
 		From    time.Time `query:"from" doc:"Default and earliest: 24 hours ago"`
 		To      time.Time `query:"to" doc:"Default: now"`
 		rest.Paging

@@ -19,46 +19,39 @@ import (
 
 type explainInput struct {
 	Key       string `query:"key" required:"true" maxLength:"64" doc:"Id of the calling key"`
-	Method    string `query:"method" default:"GET" maxLength:"16" doc:"HEAD uses the rule for GET unless a rule names HEAD"`
+	Method    string `query:"method" default:"GET" maxLength:"16" doc:"HEAD falls under the routes of GET too"`
 	Path      string `query:"path" default:"/" maxLength:"2000" pattern:"^/"`
 	API       string `query:"api" maxLength:"64"`
 	Stage     string `query:"stage" maxLength:"128"`
-	Address   string `query:"address" maxLength:"45" doc:"Address of the client; needed for networks and for limits per address"`
+	Address   string `query:"address" maxLength:"45" doc:"Address of the client; needed for networks and for limits of each address"`
 	Forwarded string `query:"forwarded" maxLength:"1000" doc:"Value of the header that TRUSTED_PROXIES reads; address is then the one that API Gateway sees"`
 }
 
 // Explanation says what a call would get now and why.
 type Explanation struct {
-	Address     string         `json:"address,omitempty" doc:"The client's address that counts"`
-	AddressWhy  string         `json:"addressWhy,omitempty" doc:"Which address counts and why"`
-	Allowed     bool           `json:"allowed"`
-	Refused     string         `json:"refused,omitempty" doc:"Why the caller is refused before any limit applies"`
-	Exempt      bool           `json:"exempt" doc:"The client's network is exempt from limits"`
-	WouldAllow  bool           `json:"wouldAllow" doc:"Whether the call is allowed if every limit is enforced"`
-	BannedUntil *time.Time     `json:"bannedUntil,omitempty"`
-	NextFree    *time.Time     `json:"nextFree,omitempty" doc:"When the same call is allowed; absent if it is allowed now"`
-	Source      string         `json:"source" enum:"plan,override,group" doc:"Where the key's own limits come from: group is an override of its group"`
-	Plan        string         `json:"plan"`
-	Rule        string         `json:"rule,omitempty" doc:"The route rule that applies"`
-	Cost        int64          `json:"cost"`
-	Rules       []RuleMatch    `json:"rules" doc:"Route rules that match the call"`
-	Limits      []AppliedLimit `json:"limits" doc:"Limits that apply"`
-	Response    Response       `json:"response" doc:"Response that the client of a REST API receives"`
+	Address     string              `json:"address,omitempty" doc:"The client's address that counts"`
+	AddressWhy  string              `json:"addressWhy,omitempty" doc:"Which address counts and why"`
+	Allowed     bool                `json:"allowed"`
+	Refused     string              `json:"refused,omitempty" doc:"Why the caller is refused before any limit applies"`
+	Exempt      bool                `json:"exempt" doc:"The client's network is exempt from limits"`
+	WouldAllow  bool                `json:"wouldAllow" doc:"Whether the call is allowed if every limit is enforced"`
+	BannedUntil *time.Time          `json:"bannedUntil,omitempty"`
+	NextFree    *time.Time          `json:"nextFree,omitempty" doc:"When the same call is allowed; absent if it is allowed now"`
+	Plan        string              `json:"plan"`
+	Override    string              `json:"override,omitempty" enum:"override,group" doc:"An override in force: of the key, or of its group"`
+	Route       string              `json:"route,omitempty" doc:"Name of the call's route, as a backend is told"`
+	Cost        int64               `json:"cost" doc:"In the unit of limits without one"`
+	CostFrom    string              `json:"costFrom,omitempty" doc:"Name of the route that says the cost; absent for the default of 1"`
+	Routes      []RouteMatch        `json:"routes" doc:"Routes that the call falls under, the most specific first"`
+	Limits      []schema.LimitState `json:"limits" doc:"Every limit that applies, before the call"`
+	Response    Response            `json:"response" doc:"Response that the client of a REST API receives"`
 }
 
-// RuleMatch is a route rule that matches a call.
-type RuleMatch struct {
+// RouteMatch is a route that a call falls under.
+type RouteMatch struct {
+	ID      string `json:"id"`
 	Name    string `json:"name"`
-	Pattern string `json:"pattern" example:"GET /orders/{id}"`
-	Won     bool   `json:"won"`
-	Reason  string `json:"reason"`
-}
-
-// AppliedLimit is a limit that applies to a call.
-type AppliedLimit struct {
-	Scope string `json:"scope" enum:"key,route,ip,route-ip,global,route-all,group" doc:"What the limit is on"`
-	Mode  string `json:"mode" enum:"enforce,shadow"`
-	schema.Window
+	Pattern string `json:"pattern" doc:"The most specific of its patterns that match" example:"GET /orders/{id}"`
 }
 
 // Response is an answer as a client sees it.
@@ -123,16 +116,14 @@ func explanationOf(set *policy.Set, e enforce.Explanation) Explanation {
 	out := Explanation{
 		Allowed: c.Allowed, Refused: e.Refused, Exempt: e.Exempt, WouldAllow: c.WouldAllow,
 		BannedUntil: schema.Given(c.BannedUntil), NextFree: schema.After(c.Now, c.RetryAfter()),
-		Source: e.Effective.Source, Plan: c.Plan, Rule: c.Rule, Cost: c.Cost, Rules: []RuleMatch{},
-		Limits: []AppliedLimit{}, Response: responseOf(e),
+		Plan: c.Plan, Route: c.Route, Cost: c.Cost, CostFrom: e.CostFrom, Routes: []RouteMatch{},
+		Limits: schema.StatesOf(set, c.Limits), Response: responseOf(e),
 	}
-	for _, m := range e.Matches {
-		r := set.Routes[m.Index]
-		out.Rules = append(out.Rules, RuleMatch{r.Name, r.Pattern.String(), m.Won, m.Reason})
+	if e.Effective.Override != nil {
+		out.Override = e.Effective.Source
 	}
-	for _, l := range c.Limits {
-		window := schema.WindowOf(l.Usage, c.Now)
-		out.Limits = append(out.Limits, AppliedLimit{l.Scope, string(l.Mode), window})
+	for _, m := range e.Routes {
+		out.Routes = append(out.Routes, RouteMatch{m.ID, m.Name, m.Pattern})
 	}
 	return out
 }

@@ -71,15 +71,14 @@ type ownerOutput struct {
 	CacheControl string `header:"Cache-Control"`
 	Vary         string `header:"Vary"`
 	Body         struct {
-		ID      string          `json:"id"`
-		Name    string          `json:"name"`
-		Plan    string          `json:"plan"`
-		Expires *time.Time      `json:"expires,omitempty"`
-		Grace   *time.Time      `json:"graceUntil,omitempty" doc:"Until when the previous secret is valid"`
-		Now     time.Time       `json:"now" doc:"Time of the limits, by Valkey's clock"`
-		Limits  []schema.Window `json:"limits" doc:"Current state of the key's own enforced limits"`
-		Group   []schema.Window `json:"groupLimits,omitempty" doc:"Current state of the limits that the key's group shares"`
-		Days    []Day           `json:"days" doc:"The last 30 days, oldest first"`
+		ID      string              `json:"id"`
+		Name    string              `json:"name"`
+		Plan    string              `json:"plan"`
+		Expires *time.Time          `json:"expires,omitempty"`
+		Grace   *time.Time          `json:"graceUntil,omitempty" doc:"Until when the previous secret is valid"`
+		Now     time.Time           `json:"now" doc:"Time of the limits"`
+		Limits  []schema.LimitState `json:"limits" doc:"Current state of the limits of the key and of its group, without those in shadow"`
+		Days    []Day               `json:"days" doc:"The last 30 days, oldest first"`
 	}
 }
 
@@ -110,12 +109,6 @@ func (a *api) ownKey(ctx context.Context, in *ownerInput) (*ownerOutput, error) 
 	b := &out.Body
 	b.ID, b.Name, b.Plan = own.ID, own.Name, own.Plan
 	b.Expires, b.Grace, b.Now = schema.Given(own.Expires), schema.Given(own.Grace), own.Now.UTC()
-	b.Limits, b.Days = make([]schema.Window, len(own.Limits)), daysOf(own.Days)
-	for i, u := range own.Limits {
-		b.Limits[i] = schema.WindowOf(u, own.Now)
-	}
-	for _, u := range own.Group {
-		b.Group = append(b.Group, schema.WindowOf(u, own.Now))
-	}
+	b.Limits, b.Days = schema.StatesOf(own.Set, own.Limits), daysOf(own.Days)
 	return out, nil
 }

@@ -54,11 +54,12 @@ type (
 
 // Changes is what an edit changes in the policies, or would change in a dry run.
 type Changes struct {
-	Applied  bool               `json:"applied" doc:"false after a dry run, and if nothing changed"`
-	Version  int64              `json:"version" doc:"Current version"`
-	Changes  []policydoc.Change `json:"changes" doc:"One entry for each changed field"`
-	Warnings []string           `json:"warnings" doc:"What the changes may break; a save needs accept=true then"`
-	Text     string             `json:"text" doc:"The changes as text" example:"plan free: limits: 10 per 10 seconds → 20 per 10 seconds\n"`
+	Applied   bool                 `json:"applied" doc:"false after a dry run, and if nothing changed"`
+	Version   int64                `json:"version" doc:"Current version"`
+	Changes   []policydoc.Change   `json:"changes" doc:"One entry for each changed field"`
+	NewCounts []policydoc.NewCount `json:"newCounts" doc:"Limits of the edit that count from zero: their who, unit, on or except is new, or the window or algorithm of one that is not exact"`
+	Warnings  []string             `json:"warnings" doc:"What the changes may break; a save needs accept=true then"`
+	Text      string               `json:"text" doc:"The changes as text" example:"plan free: limits: 10 per 10 seconds → 20 per 10 seconds\n"`
 }
 
 // PlanKeys is a plan and the number of its keys.
@@ -71,12 +72,12 @@ func (a *api) registerPolicy() {
 	group := a.Group("policy")
 	rest.Register(group, rest.Operation{
 		Pattern: "GET /policy", ID: "get-policy", Role: auth.Viewer,
-		Summary: "Get plans, route rules and global limits",
+		Summary: "Get plans, limits of all callers, and routes",
 	}, a.getPolicy)
 	rest.Register(group, rest.Operation{
 		Pattern: "PUT /policy", ID: "put-policy", Role: auth.Editor, MaxBody: MaxPolicyBody,
 		Deadline: auth.Slow, Summary: "Replace the policies",
-		Details: "Needs If-Match and a reason, except for a dry run. Every plan, rule and setting that is " +
+		Details: "Needs If-Match and a reason, except for a dry run. Every plan, limit, route and setting that is " +
 			"missing from the body is removed. Takes effect on the next check.",
 	}, a.putPolicy)
 	rest.Register(group, rest.Operation{
@@ -157,8 +158,12 @@ func (s saveOptions) missing() error {
 func (a *api) save(ctx context.Context, current *policy.Set, next policy.Set,
 	s saveOptions) (*rest.VersionedBody[Changes], error) {
 	out := rest.Versioned(current.Version,
-		Changes{Version: current.Version, Changes: policydoc.Diff(current, &next), Warnings: []string{}})
+		Changes{Version: current.Version, Changes: policydoc.Diff(current, &next), Warnings: []string{},
+			NewCounts: append([]policydoc.NewCount{}, policydoc.NewCounts(current, &next)...)})
 	out.Body.Text = policydoc.Text(out.Body.Changes)
+	for _, n := range out.Body.NewCounts {
+		out.Body.Text += n.String() + "\n"
+	}
 	if len(out.Body.Changes) == 0 { // also if a plan is given twice: the changes have the first
 		out.Body.Changes = []policydoc.Change{}
 		_, err := a.Keys.JudgePolicy(ctx, current, next)
@@ -209,8 +214,8 @@ func (a *api) registerPolicyFile() {
 		Pattern: "PUT /policy.yaml", ID: "import-policy", Role: auth.Editor, MaxBody: MaxPolicyBody,
 		Deadline: auth.Slow, Summary: "Import the policies from YAML",
 		Details: "With dry_run it returns the changes without making them. Otherwise it needs a reason and " +
-			"the version that it is based on: If-Match, or the version in the file. Every plan, rule " +
-			"and setting that is missing from the file is removed.",
+			"the version that it is based on: If-Match, or the version in the file. Every plan, limit, " +
+			"route and setting that is missing from the file is removed.",
 	}, a.importPolicy)
 }
 

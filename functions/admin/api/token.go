@@ -36,7 +36,7 @@ type (
 	newTokenInput struct {
 		Body struct {
 			Name    string    `json:"name" minLength:"1" maxLength:"64"`
-			Scope   string    `json:"scope" enum:"read,write,settle" doc:"settle only settles reservations; write includes read and settle"`
+			Scope   string    `json:"scope" enum:"read,write,settle" doc:"settle only settles calls; write includes read and settle"`
 			Expires time.Time `json:"expires" doc:"At most 366 days from now"`
 		}
 	}

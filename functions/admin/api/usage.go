@@ -12,7 +12,7 @@ import (
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/crossing"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
 )
@@ -53,9 +53,9 @@ type (
 	}
 	usageOutput struct {
 		Body struct {
-			Now     time.Time       `json:"now" doc:"Time of the windows, by Valkey's clock"`
-			Windows []schema.Window `json:"windows"`
-			History Series          `json:"history"`
+			Now     time.Time           `json:"now" doc:"Time of the limits"`
+			Limits  []schema.LimitState `json:"limits" doc:"Limits of each caller and of each group"`
+			History Series              `json:"history"`
 		}
 	}
 	overviewInput struct {
@@ -95,7 +95,7 @@ type span struct {
 func (in Span) span(now time.Time) (span, error) {
 	s := span{in.From, in.To, 0}
 	var err error
-	if s.step, err = limiter.ParseWindow(in.Step); err != nil {
+	if s.step, err = limits.ParseWindow(in.Step); err != nil {
 		return s, rest.Invalid("query.step", "must be a duration such as 1m, 15m or 1h")
 	}
 	if s.to.IsZero() {
@@ -108,7 +108,7 @@ func (in Span) span(now time.Time) (span, error) {
 }
 
 func (s span) series(points []usage.Point) Series {
-	out := Series{s.from.UTC(), s.to.UTC(), limiter.ShortWindow(s.step), schema.CountsOf(usage.Sum(points)),
+	out := Series{s.from.UTC(), s.to.UTC(), limits.ShortWindow(s.step), schema.CountsOf(usage.Sum(points)),
 		make([]Point, len(points))}
 	for i, p := range points {
 		out.Points[i] = Point{p.Start.UTC(), schema.CountsOf(p.Counts)}
@@ -129,7 +129,7 @@ func (a *api) keyUsage(ctx context.Context, in *usageInput) (*usageOutput, error
 	if err != nil {
 		return nil, err
 	}
-	now, err := a.Keys.Usage(ctx, set, []policy.Key{k})
+	states, err := a.Keys.Usage(ctx, set, []policy.Key{k})
 	if err != nil {
 		return nil, err
 	}
@@ -138,11 +138,8 @@ func (a *api) keyUsage(ctx context.Context, in *usageInput) (*usageOutput, error
 		return nil, err
 	}
 	out := &usageOutput{}
-	out.Body.Now, out.Body.Windows = now[0].Now.UTC(), schema.WindowsOf(now[0])
+	out.Body.Now, out.Body.Limits = time.Now().UTC(), schema.StatesOf(set, states[0])
 	out.Body.History = s.series(points)
-	if now[0].Now.IsZero() {
-		out.Body.Now = time.Now().UTC() // no limit applies, so the store was not read
-	}
 	return out, nil
 }
 
@@ -201,10 +198,10 @@ type Crossing struct {
 	Name      string    `json:"name,omitempty" doc:"Name of the key at the time"`
 	Group     string    `json:"group,omitempty" doc:"Group of the key at the time"`
 	Plan      string    `json:"plan,omitempty"`
-	Rule      string    `json:"rule,omitempty" doc:"Name of the route rule that applied"`
-	Scope     string    `json:"scope" enum:"key,group,route,ip,route-ip,global,route-all" doc:"What the limit is on"`
+	Route     string    `json:"route,omitempty" doc:"Name of the call's route, as a backend is told"`
+	Who       string    `json:"who" doc:"For whom the limit counts apart" example:"each caller"`
 	Subject   string    `json:"subject" doc:"Id of what the limit is on; for an address, an HMAC"`
-	Limit     string    `json:"limit" doc:"The limit, as in a client's response" example:"100000 per calendar month"`
+	Limit     string    `json:"limit" doc:"The limit, as in a client's response" example:"100,000 per calendar month"`
 	Threshold int       `json:"threshold" minimum:"1" maximum:"100" doc:"Percentage of the limit"`
 	Used      int64     `json:"used" doc:"Used after the call"`
 	Max       int64     `json:"max"`
@@ -258,8 +255,8 @@ func (a *api) listCrossings(ctx context.Context, in *crossingsInput) (*crossings
 	for i := range page.Events {
 		e := &page.Events[i]
 		out.Body.Items[i] = Crossing{
-			Time: e.Time, Key: e.KeyID, Name: e.KeyName, Group: e.Group, Plan: e.Plan, Rule: e.Rule,
-			Scope: e.Scope, Subject: e.Subject, Limit: e.Limit, Threshold: e.Threshold, Used: e.Used,
+			Time: e.Time, Key: e.KeyID, Name: e.KeyName, Group: e.Group, Plan: e.Plan, Route: e.Route,
+			Who: e.Who, Subject: e.Subject, Limit: e.Limit, Threshold: e.Threshold, Used: e.Used,
 			Max: e.Max, Resets: e.Resets,
 		}
 	}

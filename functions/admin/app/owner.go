@@ -26,6 +26,7 @@ type Owners struct {
 // OwnKey is what the owner of a key sees of the key.
 type OwnKey struct {
 	policy.Key
+	Set    *policy.Set          // in force
 	Now    time.Time            // instant of the limits
 	Limits []enforce.LimitState // of the key and its group; owners do not see limits in shadow
 	Days   []usage.Point        // UTC days, the latest last
@@ -74,7 +75,7 @@ func (o *Owners) View(ctx context.Context, remote, secret string) (OwnKey, error
 
 func (o *Owners) view(ctx context.Context, set *policy.Set, k policy.Key) (OwnKey, error) {
 	now := time.Now().UTC()
-	own := OwnKey{Key: k, Now: now}
+	own := OwnKey{Key: k, Set: set, Now: now}
 	states, err := o.Keys.Usage(ctx, set, []policy.Key{k})
 	if err != nil {
 		return OwnKey{}, err

@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"tidegate/internal/limits"
+	"tidegate/internal/policy"
 )
 
 // Limit is a limit in a document. A request or a file has it in words or as fields. The API
@@ -21,12 +22,15 @@ type Limit struct {
 	problems []limits.FieldError // why it cannot be read; Policy.Set and ToLimits return them
 }
 
+// LimitFields is a limit as fields.
+type LimitFields limits.Fields
+
 // Schema documents both forms. Package limits validates them, since it says what to write
 // instead; a schema could only say that neither form matches.
 func (Limit) Schema(r huma.Registry) *huma.Schema {
 	words := &huma.Schema{Type: huma.TypeString, Description: "The limit in words",
 		Examples: []any{"100 per 10 seconds, on search"}}
-	fields := r.Schema(reflect.TypeFor[limits.Fields](), true, "LimitFields")
+	fields := r.Schema(reflect.TypeFor[LimitFields](), true, "")
 	return &huma.Schema{Description: "A limit as fields, as in every answer, or in words",
 		Extensions: map[string]any{"oneOf": []*huma.Schema{fields, words}}}
 }
@@ -190,6 +194,12 @@ func (c *Cost) UnmarshalJSON(data []byte) error {
 		c.problems = append(c.problems, problem)
 	}
 	return nil
+}
+
+// Read returns the costs, and what is wrong with them. at is their place in the document.
+func (c Cost) Read(at string) (limits.Costs, []policy.FieldError) {
+	var t parser
+	return t.cost(at, &c), t.fieldErrors
 }
 
 // MarshalYAML returns the number, or the numbers by unit.

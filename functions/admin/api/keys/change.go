@@ -16,7 +16,7 @@ import (
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/policydoc"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 )
 
@@ -182,7 +182,7 @@ func (ops operations) rotate(ctx context.Context, in *rotateInput) (*secretOutpu
 	grace := time.Duration(0)
 	if in.Body.Grace != "0s" && in.Body.Grace != "0" {
 		var err error
-		if grace, err = limiter.ParseWindow(in.Body.Grace); err != nil {
+		if grace, err = limits.ParseWindow(in.Body.Grace); err != nil {
 			return nil, rest.Invalid("body.grace", "must be 0s to 90d, such as 24h")
 		}
 	}
@@ -222,7 +222,7 @@ type (
 			Plan    nullable[string]              `json:"plan,omitempty" nullable:"false" minLength:"1" maxLength:"100"`
 			Tags    nullable[[]string]            `json:"tags,omitempty" maxItems:"10" doc:"Tags; null or [] for none"`
 			Group   nullable[string]              `json:"group,omitempty" maxLength:"64" doc:"Group; null or empty for none"`
-			Allow   nullable[[]policydoc.Pattern] `json:"allow,omitempty" maxItems:"20" doc:"Routes that the key may call; null or [] for all routes of its plan"`
+			Opens   nullable[[]policydoc.Pattern] `json:"opens,omitempty" maxItems:"20" doc:"Routes that the key may call; null or [] for all routes of its plan"`
 			Expires nullable[time.Time]           `json:"expires,omitempty" doc:"Expiry; null for never"`
 			Reason  string                        `json:"reason,omitempty" maxLength:"200"`
 		}
@@ -288,10 +288,10 @@ func (in *patchKeyInput) apply(k *policy.Key) {
 	b.Plan.set(&k.Plan)
 	b.Tags.set(&k.Tags)
 	b.Group.set(&k.Group)
-	if b.Allow.sent {
-		var allow []policydoc.Pattern
-		b.Allow.set(&allow)
-		k.Allow = policydoc.ToPatterns(allow)
+	if b.Opens.sent {
+		var opens []policydoc.Pattern
+		b.Opens.set(&opens)
+		k.Opens = policydoc.ToPatterns(opens)
 	}
 	if b.Expires.sent {
 		k.Expires = schema.TimeOf(b.Expires.value)

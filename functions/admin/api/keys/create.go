@@ -24,7 +24,7 @@ type (
 			Tags    []string            `json:"tags,omitempty" maxItems:"10"`
 			Group   string              `json:"group,omitempty" maxLength:"64" doc:"Group: letters, digits and . _ - : @"`
 			Expires *time.Time          `json:"expires,omitempty"`
-			Allow   []policydoc.Pattern `json:"allow,omitempty" maxItems:"20" doc:"Routes that the key may call, among those of its plan"`
+			Opens   []policydoc.Pattern `json:"opens,omitempty" maxItems:"20" doc:"Routes that the key may call, among those of its plan"`
 			Value   string              `json:"value,omitempty" doc:"Value of a key from another system; needs FOREIGN_KEYS. Only its hash is stored, and no response contains it"`
 			Reason  string              `json:"reason,omitempty" maxLength:"200"`
 		}
@@ -51,7 +51,7 @@ func (ops operations) createKey(ctx context.Context, in *newKeyInput) (*secretOu
 		b.Env = defaultEnv
 	}
 	n := policy.NewKey{Name: b.Name, Env: b.Env, Plan: b.Plan, Tags: b.Tags, Group: b.Group,
-		Expires: schema.TimeOf(b.Expires), Allow: policydoc.ToPatterns(b.Allow), Value: b.Value}
+		Expires: schema.TimeOf(b.Expires), Opens: policydoc.ToPatterns(b.Opens), Value: b.Value}
 	k, secret, err := ops.keys.Create(ctx, n, app.NewEdit(ctx, b.Reason))
 	switch {
 	case errors.Is(err, policy.ErrConflict) && b.Value != "":

@@ -15,18 +15,11 @@ import (
 
 // Group is a group of API keys that share limits.
 type Group struct {
-	Name     string        `json:"name"`
-	Keys     int64         `json:"keys" doc:"Number of keys; list-keys lists them"`
-	Now      time.Time     `json:"now" doc:"Time of the limits, by Valkey's clock"`
-	Limits   []GroupLimits `json:"limits" doc:"Limits of each plan that has limits per group"`
-	Override *Override     `json:"override,omitempty" doc:"Replaces the limits of the plan for each key of the group"`
-}
-
-// GroupLimits is the state of one plan's limits on a group.
-type GroupLimits struct {
-	Plan    string          `json:"plan"`
-	Mode    string          `json:"mode" enum:"enforce,shadow"`
-	Windows []schema.Window `json:"windows"`
+	Name     string              `json:"name"`
+	Keys     int64               `json:"keys" doc:"Number of keys; list-keys lists them"`
+	Now      time.Time           `json:"now" doc:"Time of the limits"`
+	Limits   []schema.LimitState `json:"limits" doc:"Limits of each group, of every plan and of the policy"`
+	Override *Override           `json:"override,omitempty" doc:"Limits of each key of the group that has no override itself"`
 }
 
 type (
@@ -62,9 +55,9 @@ func (ops operations) registerGroups(group rest.Group) {
 	}, ops.resetGroup)
 	rest.Register(group, rest.Operation{
 		Pattern: "PUT /groups/{name}/override", ID: "override-group", Role: auth.Editor,
-		Summary: "Override the limits of the plan for each key of a group",
+		Summary: "Override limits of each key of a group",
 		Details: "Takes effect on the next check and keeps the counts. An override of a key itself wins. " +
-			"The limits that the group shares stay.",
+			"The limits of each group stay.",
 	}, ops.overrideGroup)
 	rest.Register(group, rest.Operation{
 		Pattern: "DELETE /groups/{name}/override", ID: "end-group-override", Role: auth.Editor,
@@ -93,11 +86,7 @@ func (ops operations) getGroup(ctx context.Context, in *GroupPath) (*rest.Body[G
 		return nil, groupProblem(err, noGroup)
 	}
 	out := Group{Name: g.Name, Keys: g.Keys, Now: g.Now.UTC(), Override: overrideOf(g.Override),
-		Limits: make([]GroupLimits, len(g.Limits))}
-	for i, l := range g.Limits {
-		mode := policy.OrEnforce(l.Plan.Mode)
-		out.Limits[i] = GroupLimits{l.Plan.Name, string(mode), schema.WindowsOf(l.Now)}
-	}
+		Limits: schema.StatesOf(set, g.Limits)}
 	return rest.Answer(out), nil
 }
 

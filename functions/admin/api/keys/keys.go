@@ -63,7 +63,7 @@ func (ops operations) registerKeys(group rest.Group) {
 	}, ops.patchKey)
 	rest.Register(group, rest.Operation{
 		Pattern: "DELETE /keys/{id}", ID: "delete-key", Role: auth.Editor, Status: http.StatusNoContent,
-		Summary: "Delete a key and its counts permanently",
+		Summary: "Delete a key permanently",
 	}, ops.deleteKey)
 }
 
@@ -76,10 +76,10 @@ type Key struct {
 	Foreign  bool                `json:"foreign,omitempty" doc:"The key's value comes from another system"`
 	Tags     []string            `json:"tags,omitempty"`
 	Plan     string              `json:"plan"`
-	Group    string              `json:"group,omitempty" doc:"Group whose keys share the plan's limits per group"`
+	Group    string              `json:"group,omitempty" doc:"Group whose keys share the limits of each group"`
 	Status   string              `json:"status" enum:"active,revoked,unreadable"`
 	Override *Override           `json:"override,omitempty"`
-	Allow    []policydoc.Pattern `json:"allow,omitempty" doc:"Routes that the key may call, among those of its plan; if omitted, all of them"`
+	Opens    []policydoc.Pattern `json:"opens,omitempty" doc:"Routes that the key may call, among those of its plan; if omitted, all of them"`
 	Expires  *time.Time          `json:"expires,omitempty"`
 	Banned   *time.Time          `json:"bannedUntil,omitempty" doc:"End of the ban"`
 	Grace    *time.Time          `json:"graceUntil,omitempty" doc:"Until when the previous secret is valid"`
@@ -88,9 +88,10 @@ type Key struct {
 	Updated  *time.Time          `json:"updated,omitempty"`
 }
 
-// Override replaces the limits of a key's plan.
+// Override is a list of limits for a key. Each takes the place of the limits of each caller
+// with the same on, except, unit and parameter.
 type Override struct {
-	Limits []policydoc.Limit `json:"limits,omitempty" maxItems:"8" doc:"Without any, the override lifts the limits of the plan"`
+	Limits []policydoc.Limit `json:"limits,omitempty" maxItems:"32" doc:"Each replaces the limits of each caller with the same on, except, unit and parameter; no limit lifts them. Without any, the override lifts the limits of the plan"`
 	Until  *time.Time        `json:"until,omitempty" doc:"When the override ends; if omitted, never"`
 	Reason string            `json:"reason" minLength:"1" maxLength:"200"`
 }
@@ -99,7 +100,7 @@ func keyOf(k policy.Key) Key {
 	return Key{
 		ID: k.ID, Kind: string(k.Kind), Name: k.Name, Env: k.Env, Foreign: k.Foreign,
 		Tags: k.Tags, Plan: k.Plan, Group: k.Group, Status: string(k.Status),
-		Override: overrideOf(k.Override), Allow: policydoc.PatternsOf(k.Allow),
+		Override: overrideOf(k.Override), Opens: policydoc.PatternsOf(k.Opens),
 		Expires: schema.Given(k.Expires), Banned: schema.Given(k.Banned), Grace: schema.Given(k.Grace),
 		Version: k.Version, Created: schema.Given(k.Created), Updated: schema.Given(k.Updated),
 	}
@@ -119,10 +120,10 @@ func (o *Override) read(at string, details *rest.Details) *policy.Override {
 	if o == nil {
 		return nil
 	}
-	limits, unread := policydoc.ToLimits(at+"limits", o.Limits)
+	list, unread := policydoc.ToLimits(at+"limits", o.Limits)
 	*details = append(*details, schema.InBody(unread, "")...)
 	details.Add(at+"until", inFuture(o.Until, "to end an override now, delete it"))
-	return &policy.Override{Limits: limits, Until: schema.TimeOf(o.Until),
+	return &policy.Override{Limits: list, Until: schema.TimeOf(o.Until),
 		Reason: strings.TrimSpace(o.Reason)}
 }
 
@@ -174,7 +175,7 @@ func (ops operations) getKey(ctx context.Context, in *Path) (*rest.VersionedBody
 	if err != nil {
 		return nil, err
 	}
-	now, err := ops.keysNow(ctx, subjects)
+	now, err := ops.keysNow(ctx, set, subjects)
 	if err != nil {
 		return nil, err
 	}
@@ -184,8 +185,8 @@ func (ops operations) getKey(ctx context.Context, in *Path) (*rest.VersionedBody
 // KeyNow is a key, its states and its recent calls.
 type KeyNow struct {
 	Key
-	States  []string        `json:"states" doc:"Any of overridden, blocked, near, shadow, banned, expiring, revoked, unreadable"`
-	Windows []schema.Window `json:"windows" doc:"Current state of the limits in force; none under an override without limits"`
+	States []string            `json:"states" doc:"Any of overridden, blocked, near, shadow, banned, expiring, revoked, unreadable"`
+	Limits []schema.LimitState `json:"limits" doc:"Current state of the limits of each caller and of each group; none for a key that may not call"`
 	Activity
 }
 
@@ -205,21 +206,21 @@ func (ops operations) activities(ctx context.Context, ids []string) ([]Activity,
 }
 
 // keysNow adds the recent calls of each key.
-func (ops operations) keysNow(ctx context.Context, subjects []app.Subject) ([]KeyNow, error) {
+func (ops operations) keysNow(ctx context.Context, set *policy.Set, subjects []app.Subject) ([]KeyNow, error) {
 	recent, err := ops.activities(ctx, app.IDsOf(subjects, func(s app.Subject) string { return s.ID }))
 	if err != nil {
 		return nil, err
 	}
 	out := make([]KeyNow, len(subjects))
 	for i, s := range subjects {
-		out[i] = keyNowOf(s)
+		out[i] = keyNowOf(set, s)
 		out[i].Activity = recent[i]
 	}
 	return out, nil
 }
 
-func keyNowOf(s app.Subject) KeyNow {
-	out := KeyNow{Key: keyOf(s.Key), States: []string{}, Windows: schema.WindowsOf(s.Now)}
+func keyNowOf(set *policy.Set, s app.Subject) KeyNow {
+	out := KeyNow{Key: keyOf(s.Key), States: []string{}, Limits: schema.StatesOf(set, s.Limits)}
 	if out.Kind == "" {
 		out.Kind = string(policy.APIKey) // the kind of an unreadable record is unknown
 	}
@@ -236,7 +237,7 @@ type (
 		Group  string `query:"group" maxLength:"64" doc:"Only keys of this group"`
 		Tag    string `query:"tag" maxLength:"50" doc:"Only keys that have this tag"`
 		State  string `query:"state" enum:"overridden,blocked,near,shadow,banned,expiring,revoked,unreadable" doc:"Only keys in this state; banned, blocked and near are not sorted by name"`
-		Order  string `query:"order" enum:"name,closest,busiest,blocked,would-block,used" default:"name" doc:"closest: the keys whose limits, with those of groups and route rules, are used up most, on one page. busiest, blocked and would-block: the keys among the 64 callers with the most calls, denials, or calls that limits in shadow mode would have denied, of the last hour, on one page. used: keys that called in the last 24 hours, latest first"`
+		Order  string `query:"order" enum:"name,closest,busiest,blocked,would-block,used" default:"name" doc:"closest: the keys whose limits, with those of groups, are used up most, on one page. busiest, blocked and would-block: the keys among the 64 callers with the most calls, denials, or calls that limits in shadow would have denied, of the last hour, on one page. used: keys that called in the last 24 hours, latest first"`
 		rest.Paging
 	}
 	keysOutput struct {
@@ -280,7 +281,7 @@ func (ops operations) listKeys(ctx context.Context, in *keysInput) (*keysOutput,
 		if err != nil {
 			return nil, cursorProblem(err)
 		}
-		items, err := ops.keysNow(ctx, found.Subjects)
+		items, err := ops.keysNow(ctx, set, found.Subjects)
 		if err != nil {
 			return nil, err
 		}

@@ -4,12 +4,15 @@
 package schema
 
 import (
+	"cmp"
+	"strconv"
 	"strings"
 	"time"
 
 	"tidegate/functions/admin/api/rest"
 	"tidegate/functions/admin/policydoc"
-	"tidegate/internal/limiter"
+	"tidegate/internal/enforce"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
 )
@@ -18,7 +21,7 @@ import (
 type Counts struct {
 	Allowed      int64 `json:"allowed"`
 	Denied       int64 `json:"denied"`
-	ShadowDenied int64 `json:"shadowDenied" doc:"Calls that a limit in shadow mode would have denied"`
+	ShadowDenied int64 `json:"shadowDenied" doc:"Calls that a limit in shadow would have denied"`
 	Degraded     int64 `json:"degraded" doc:"Calls decided while Valkey was unavailable"`
 	Cost         int64 `json:"cost" doc:"Total cost of the allowed calls"`
 }
@@ -45,32 +48,55 @@ func InBody(fields []policy.FieldError, cut string) []rest.Detail {
 	return all
 }
 
-// Window is the current state of a limit.
-type Window struct {
-	Limit     policydoc.Limit `json:"limit"`
-	Text      string          `json:"text" doc:"The limit in words" example:"100 per 10 seconds"`
-	Used      int64           `json:"used"`
-	Remaining int64           `json:"remaining"`
-	Owed      int64           `json:"owed,omitempty" doc:"Cost counted above the limit by settlements; the limit denies until it has drained"`
-	Since     *time.Time      `json:"since,omitempty" doc:"When counting began, if that is within the present window"`
-	Resets    *time.Time      `json:"resets,omitempty" doc:"When the limit is unused again if nobody calls; absent if it is unused now"`
-	NextFree  *time.Time      `json:"nextFree,omitempty" doc:"When the next call is allowed; absent if it is allowed now"`
+// LimitState is a limit and what it counts now.
+type LimitState struct {
+	Limit      policydoc.LimitFields `json:"limit"`
+	Text       string                `json:"text" doc:"The limit in words" example:"100 per 10 seconds, on search"`
+	Source     string                `json:"source" enum:"plan,policy,override,group" doc:"Where the limit stands: group is an override of the key's group"`
+	Plan       string                `json:"plan,omitempty" doc:"Name of the plan where the limit stands"`
+	Who        string                `json:"who" doc:"For whom the limit counts apart" example:"each caller"`
+	Route      string                `json:"route,omitempty" doc:"Route or pattern whose calls it counts; absent for every call"`
+	Cost       int64                 `json:"cost" doc:"What the call takes from the limit"`
+	Used       *int64                `json:"used,omitempty" doc:"Absent if unread"`
+	Remaining  *int64                `json:"remaining,omitempty" doc:"Absent if unread"`
+	Owed       int64                 `json:"owed,omitempty" doc:"Cost counted above the limit by settlements; the limit denies until it has drained"`
+	Next       int64                 `json:"next,omitempty" doc:"Milliseconds until remaining rises if nobody calls; absent if nothing is used"`
+	RetryAfter int64                 `json:"retryAfter,omitempty" doc:"Milliseconds until the call fits if nobody else calls; absent if it fits, or never does"`
+	Never      bool                  `json:"never,omitempty" doc:"The cost is above the limit"`
+	Unread     bool                  `json:"unread,omitempty" doc:"The state is not known: each address or parameter has its own, or another limit denied first"`
+	CountsOnly bool                  `json:"countsOnly,omitempty" doc:"An override replaces the limit: it goes on counting and denies nothing"`
 }
 
-// WindowOf returns the state of a limit at now.
-func WindowOf(u limiter.Usage, now time.Time) Window {
-	return Window{
-		Limit: policydoc.LimitOf(u.Limit), Text: policydoc.LimitText(u.Limit),
-		Used: u.Used(), Remaining: u.Remaining, Owed: u.Owed, Since: Given(u.Since),
-		Resets: After(now, u.Reset), NextFree: After(now, u.RetryAfter),
+// sources has the names of the sources of limits.
+var sources = [...]string{limits.FromPlan: "plan", limits.FromPolicy: "policy",
+	limits.FromOverride: "override", limits.FromGroupOverride: "group"}
+
+// StateOf converts the state of a limit.
+func StateOf(set *policy.Set, l enforce.LimitState) LimitState {
+	out := LimitState{Limit: policydoc.LimitFields(l.Fields()), Text: l.Limit.String(), Source: sources[l.Source],
+		Who: cmp.Or(l.For(), "each caller"), Route: l.On, Cost: l.Cost, Owed: l.Owed,
+		Next: l.Next.Milliseconds(), RetryAfter: ceilMilliseconds(l.RetryAfter), Never: l.Never,
+		Unread: l.Unread, CountsOnly: l.CountsOnly}
+	if number, err := strconv.Atoi(l.PlanID); err == nil && l.Source == limits.FromPlan {
+		out.Plan = set.PlanName(number)
 	}
+	if !l.Unread {
+		used, remaining := l.Used(), l.Remaining
+		out.Used, out.Remaining = &used, &remaining
+	}
+	return out
 }
 
-// WindowsOf returns the state of the limits of a decision when it was made.
-func WindowsOf(d limiter.Decision) []Window {
-	all := make([]Window, len(d.Limits))
-	for i, u := range d.Limits {
-		all[i] = WindowOf(u, d.Now)
+// ceilMilliseconds rounds up, so that a client that waits so long is not early.
+func ceilMilliseconds(d time.Duration) int64 {
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}
+
+// StatesOf converts the states of limits. It is empty, not nil, without limits.
+func StatesOf(set *policy.Set, list []enforce.LimitState) []LimitState {
+	all := make([]LimitState, len(list))
+	for i, l := range list {
+		all[i] = StateOf(set, l)
 	}
 	return all
 }
