@@ -204,3 +204,20 @@ func TestUnexpectedReply(t *testing.T) {
 		}
 	}
 }
+
+// A token bucket in shadow stands beside an enforced one with another number, in whatever
+// order they are listed, and each drains alone.
+func TestBucketInShadow(t *testing.T) {
+	enforced := kindOf(TokenBucket, 5, time.Hour)
+	shadow := kindOf(TokenBucket, 2, time.Hour)
+	shadow.Shadow = true
+	for _, list := range [][]Limit{{enforced, shadow}, {shadow, enforced}} {
+		s := scene{Model: &Model{}}
+		for i := range 6 {
+			d := s.call(1, list...)
+			if d.Allowed != (i < 5) || d.WouldAllow() != (i < 2) {
+				t.Errorf("%v: call %d: allowed %v, %v with the shadow", list, i+1, d.Allowed, d.WouldAllow())
+			}
+		}
+	}
+}
