@@ -57,9 +57,8 @@ type settings struct {
 	SessionIdle time.Duration `env:"SESSION_IDLE" envDefault:"30m"`
 	// Time after the log-in at which a session ends in any case, 1m to 720h and at least
 	// `SESSION_IDLE`.
-	SessionLifetime  time.Duration `env:"SESSION_LIFETIME" envDefault:"12h"`
-	ReservationLease time.Duration `env:"RESERVATION_LEASE" envDefault:"10m"`
-	ForeignKeys      bool          `env:"FOREIGN_KEYS" envDefault:"false"`
+	SessionLifetime time.Duration `env:"SESSION_LIFETIME" envDefault:"12h"`
+	ForeignKeys     bool          `env:"FOREIGN_KEYS" envDefault:"false"`
 	// Where changes are stored before they are acknowledged: `s3://BUCKET[/PREFIX]`, with
 	// `?region=` and `&endpoint=` where needed, or a folder.
 	Journal string `env:"JOURNAL" unset:"none"`
@@ -196,9 +195,6 @@ func (c *settings) checkDurations(problems *config.Problems) {
 	}
 	if c.SessionLifetime < c.SessionIdle && !problems.Has("SESSION_IDLE") {
 		problems.Add("SESSION_LIFETIME", "is shorter than SESSION_IDLE: give at least as much")
-	}
-	if err := config.ReservationLease.Check(c.ReservationLease); err != nil {
-		problems.Add("RESERVATION_LEASE", err.Error())
 	}
 }
 

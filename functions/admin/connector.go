@@ -141,7 +141,6 @@ func newDashboard(
 	keys, sessions := registry.NewStore(client, c.pepper), session.NewStore(client, c.SessionIdle)
 	keys.ForeignKeys = c.ForeignKeys
 	checker := enforce.NewChecker(client, c.pepper)
-	checker.ReservationExpiry = c.ReservationLease
 	tokens := token.NewStore(client, c.pepper)
 	changes, err := openJournal(c, client, keys, tokens, log)
 	if err != nil {
@@ -150,7 +149,7 @@ func newDashboard(
 	calls := usage.NewReader(client)
 	crossings := crossing.NewStore(client, log)
 	crossings.Target = c.CrossingsTarget
-	registered := app.NewRegistry(keys, calls)
+	registered := app.NewRegistry(keys, calls, checker)
 	health := &storeHealth{writable: keys.Writable, usable: keys.Usable, sync: keys.Sync, log: log,
 		now: time.Now}
 	if changes != nil {

@@ -27,8 +27,7 @@ func (p *Props) CheckVariables() map[string]string {
 // set, without secrets and addresses.
 func (p *Props) AdminVariables() map[string]string {
 	all := variables(p.Journal, p.Login,
-		Identity{ForeignKeys: p.Identity.ForeignKeys, TrustedProxies: p.Identity.TrustedProxies},
-		Decision{ReservationLease: p.Decision.ReservationLease})
+		Identity{ForeignKeys: p.Identity.ForeignKeys, TrustedProxies: p.Identity.TrustedProxies})
 	maps.Copy(all, map[string]string{"STAGE": p.Stage, "RELEASE": p.Release,
 		"OIDC_SCOPES": strings.Join(p.Login.OIDC.Scopes, " ")})
 	return all

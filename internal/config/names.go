@@ -60,7 +60,6 @@ var AdminVariables = []string{
 	"OWNER_NETWORKS",
 	"OWNER_VIEW",
 	"RELEASE",
-	"RESERVATION_LEASE",
 	"SESSION_IDLE",
 	"SESSION_LIFETIME",
 	"STAGE",

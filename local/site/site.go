@@ -41,12 +41,13 @@ func New(client valkey.Client, pepper apikey.Pepper) (http.Handler, error) {
 	}
 	logins := throttle.New(client)
 	keys, sessions := registry.NewStore(client, pepper), session.NewStore(client, time.Hour)
+	checker := enforce.NewChecker(client, pepper)
 	return server.New(
 		server.Config{Users: []password.User{{Name: User, Role: auth.Editor, Hash: hash}},
 			SessionLifetime: time.Hour, Stage: "dev"},
 		server.Services{
-			Keys:    app.NewRegistry(keys, usage.NewReader(client)),
-			Checker: enforce.NewChecker(client, pepper),
+			Keys:    app.NewRegistry(keys, usage.NewReader(client), checker),
+			Checker: checker,
 			Usage:   usage.NewReader(client), Sessions: sessions,
 			Crossings: crossing.NewStore(client, slog.New(slog.DiscardHandler)),
 			Tokens:    token.NewStore(client, pepper), Logins: logins, Pepper: pepper,

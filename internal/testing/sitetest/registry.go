@@ -5,7 +5,6 @@ import (
 	"context"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,11 +14,12 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
+	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
-	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/waiting"
 	"tidegate/internal/usage"
@@ -84,9 +84,9 @@ func (r *Registry) Save(change func(*policy.Set)) *policy.Set {
 }
 
 // Plan saves a plan with these limits.
-func (r *Registry) Plan(name string, limits ...limiter.Limit) {
+func (r *Registry) Plan(name string, list ...limits.Limit) {
 	r.T.Helper()
-	r.Save(registrytest.Plan(name, limits...))
+	r.Save(registrytest.Plan(name, list...))
 }
 
 // CreateKey creates a key with a plan.
@@ -100,9 +100,9 @@ func (r *Registry) CreateKey(name, plan string) policy.Key {
 }
 
 // Add creates a key with its own limits, in a plan of its name.
-func (r *Registry) Add(name string, limits ...limiter.Limit) policy.Key {
+func (r *Registry) Add(name string, list ...limits.Limit) policy.Key {
 	r.T.Helper()
-	r.Plan(name, limits...)
+	r.Plan(name, list...)
 	return r.CreateKey(name, name)
 }
 
@@ -124,10 +124,10 @@ func (r *Registry) UpdateKey(name string, change func(*policy.Key)) policy.Key {
 }
 
 // OverrideKey gives the key with this name its own limits as another actor would.
-func (r *Registry) OverrideKey(name string, limits ...limiter.Limit) policy.Key {
+func (r *Registry) OverrideKey(name string, list ...limits.Limit) policy.Key {
 	r.T.Helper()
 	return r.UpdateKey(name, func(k *policy.Key) {
-		k.Override = &policy.Override{Limits: limits, Reason: "test"}
+		k.Override = &policy.Override{Limits: list, Reason: "test"}
 	})
 }
 
@@ -136,30 +136,29 @@ func (r *Registry) OverrideKey(name string, limits ...limiter.Limit) policy.Key 
 // window.
 func (r *Registry) Use(name string, used ...int64) {
 	r.T.Helper()
-	set, err := r.Set(context.Background())
-	r.Must(err)
-	e, _ := set.Effective(r.Key(name), time.Now())
-	order := make([]int, len(e.Limits))
-	for i := range order {
+	states := r.states(name)
+	order := make([]int, len(states))
+	for i, l := range states {
 		order[i] = i
+		for _, key := range r.Server.Keys() {
+			if strings.HasPrefix(key, l.CountKey) {
+				r.Server.Del(key)
+			}
+		}
 	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(e.Limits[b].Span(), e.Limits[a].Span()) })
-	r.Must(
-		r.Client.Do(context.Background(),
-			r.Client.B().Del().Key(keyspace.State(r.IDs[name])).Build()).Error(),
-	)
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(states[b].Span(), states[a].Span()) })
 	for at, i := range order {
 		n, when := used[i], Now
 		if at+1 < len(order) {
-			n, when = n-used[order[at+1]], Now.Add(-e.Limits[i].Span()/2)
+			n, when = n-used[order[at+1]], Now.Add(-states[i].Span()/2)
 		}
-		var limits []limiter.Limit // without shorter ones, which do not count these calls
-		for _, l := range e.Limits {
-			if l.Span() >= e.Limits[i].Span() {
-				limits = append(limits, l)
+		var counting []enforce.LimitState // without shorter ones, which do not count these calls
+		for _, l := range states {
+			if l.Span() >= states[i].Span() {
+				counting = append(counting, l)
 			}
 		}
-		r.take(name, limits, n, when)
+		r.take(counting, n, when)
 	}
 	for _, list := range []statelist.List{statelist.OverLimit, statelist.NearLimit} { // as a check lists it
 		listed := statelist.Add(r.Client, list, r.IDs[name], time.Now().Add(time.Hour))
@@ -168,17 +167,38 @@ func (r *Registry) Use(name string, used ...int64) {
 	r.Server.SetTime(Now)
 }
 
-func (r *Registry) take(name string, limits []limiter.Limit, cost int64, when time.Time) {
+// states returns the limits of the key that count its calls alone.
+func (r *Registry) states(name string) []enforce.LimitState {
+	r.T.Helper()
+	set, err := r.Set(context.Background())
+	r.Must(err)
+	all, err := enforce.NewChecker(r.Client, Pepper).Usage(context.Background(), set, []policy.Key{r.Key(name)})
+	r.Must(err)
+	return slices.DeleteFunc(all[0], func(l enforce.LimitState) bool {
+		return l.Unread || l.CountsOnly || !l.Who.OfCaller()
+	})
+}
+
+func (r *Registry) take(states []enforce.LimitState, cost int64, when time.Time) {
 	r.T.Helper()
 	if cost == 0 {
 		return
 	}
-	program, err := limiter.Compile(limits, when)
+	all := make([]limiter.Applied, len(states))
+	for i, l := range states {
+		all[i] = limiter.Applied{Limit: l.Step(), Count: l.CountKey, Cost: cost, Owner: l.Setter()}
+		if l.Calendar != limiter.NoCalendar {
+			all[i].Periods = limiter.PeriodsOf(l.Calendar, l.Zone, when)
+		}
+	}
+	step, err := limiter.NewStep(all)
 	r.Must(err)
 	r.Server.SetTime(when)
-	r.Must(r.Client.Do(context.Background(),
-		r.Client.B().Eval().Script(limiter.TakeScript()).Numkeys(1).Key(keyspace.State(r.IDs[name])).
-			Arg(string(program), strconv.FormatInt(cost, 10), "0").Build()).Error())
+	decision, err := limiter.Take(context.Background(), r.Client, step)
+	r.Must(err)
+	if !decision.Allowed {
+		r.T.Fatalf("use of %d: denied", cost)
+	}
 }
 
 // Called records calls of the key with this name at a time.
@@ -252,8 +272,17 @@ func (r *Registry) naming(text string) string {
 }
 
 // Per returns an exact limit.
-func Per(requests int64, window time.Duration) limiter.Limit {
-	return limiter.Limit{Requests: requests, Window: window}
+func Per(requests int64, window time.Duration) limits.Limit {
+	return limits.Limit{Requests: requests, Window: window}
+}
+
+// Limit returns the limit with these words.
+func Limit(words string) limits.Limit {
+	l, err := limits.Parse(words)
+	if err != nil {
+		panic(err)
+	}
+	return l
 }
 
 // UnregisteredCalls records calls of a caller without a record.
@@ -264,28 +293,22 @@ func (r *Registry) UnregisteredCalls(id string, at time.Time, allowed, denied in
 
 // SampleKeys returns a registry with a key of each kind.
 func SampleKeys(t testing.TB) *Registry {
-	counter := limiter.Limit{Requests: 44, Window: 366 * 24 * time.Hour, Algorithm: limiter.Counter}
 	abroad := Monthly
 	abroad.Zone = "America/Argentina/ComodRivadavia"
 	keys := NewRegistry(t, "acme", "bolt", "chandlery", "dinghy")
-	keys.OverrideKey("chandlery", Per(100, 10*time.Second), counter)
+	keys.OverrideKey("chandlery", Per(100, 10*time.Second), Limit("44 per 366 days, counter"))
 	keys.UpdateKey("dinghy", func(k *policy.Key) { k.Status = policy.Revoked })
 	keys.IDs["endless"] = keys.CreateKey(strings.Repeat("endless-", 12), "free").ID
-	keys.Add("ferry", abroad, Hammered, Coarse, limiter.Limit{
-		Requests: 9, Window: time.Minute, CountDenied: true, Slots: 64,
-	})
+	keys.Add("ferry", abroad, Hammered, Notified, Limit("9 per minute, denied calls count"))
 	keys.Use("acme", 10)
 	keys.Use("chandlery", 37, 37)
 	keys.Called("acme", time.Now().Add(-5*time.Minute), 30, 4)
 	return keys
 }
 
-// Monthly, Hammered and Coarse are limits that use the form's rarer fields.
+// Monthly, Hammered and Notified are limits that use the form's rarer fields.
 var (
-	Monthly = limiter.Limit{
-		Requests: 1000, Algorithm: limiter.FixedWindow, Calendar: limiter.Month, Zone: "Europe/Berlin",
-	}
-	Hammered = limiter.Limit{Requests: 100, Window: 10 * time.Second, CountDenied: true}
-	Coarse   = limiter.Limit{Requests: 5000, Window: time.Hour, Slots: 2500,
-		Notify: limiter.Thresholds{80, 100}}
+	Monthly  = Limit("1,000 per calendar month (Europe/Berlin)")
+	Hammered = Limit("100 per 10 seconds, denied calls count")
+	Notified = Limit("5,000 per hour, notify at 80/100 %")
 )

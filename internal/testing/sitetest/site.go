@@ -111,8 +111,8 @@ func New(t *testing.T, options ...Option) *Site {
 	}
 	s.Services.Crossings = crossing.NewStore(s.Keys.Client, s.Services.Log)
 	s.Services.Usage = usage.NewReader(s.Keys.Client)
-	s.Services.Keys = app.NewRegistry(s.Keys.Store, s.Services.Usage)
 	s.Services.Checker = enforce.NewChecker(s.Keys.Client, Pepper)
+	s.Services.Keys = app.NewRegistry(s.Keys.Store, s.Services.Usage, s.Services.Checker)
 	handler, err := server.New(s.Config, s.Services)
 	if err != nil {
 		t.Fatal(err)
