@@ -3,6 +3,7 @@ package enforce
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,9 +40,8 @@ type caller struct {
 	record  string // as stored; empty for none
 	key     policy.Key
 	hashes  policyset.Secrets
-	problem error          // why the record cannot be read; nil if it can
-	opens   *route.List    // routes that the key opens; nil for all
-	router  *limits.Router // if the key's override names patterns; nil for the set's
+	problem error       // why the record cannot be read; nil if it can
+	opens   *route.List // routes that the key opens; nil for all
 
 	now time.Time // the server's clock when the record was read
 
@@ -74,21 +74,13 @@ func (all *callers) find(subject string) *caller {
 
 // learn remembers the record of a subject, which was read by the server's clock at now, and
 // asked for at asked.
-func (all *callers) learn(subject string, set *compiled, record []byte, now, asked time.Time) *caller {
+func (all *callers) learn(subject string, record []byte, now, asked time.Time) *caller {
 	k := &caller{record: string(record), now: now, confirmed: asked}
 	if len(record) > 0 {
 		k.key, k.hashes, k.problem = policyset.DecodeRecord(subject, record)
 	}
 	if k.problem == nil && len(k.key.Opens) > 0 {
 		k.opens, k.problem = route.NewList(k.key.Opens)
-	}
-	if k.problem == nil && k.key.Override != nil {
-		for _, l := range k.key.Override.Limits {
-			if l.NamesPattern() {
-				k.router, k.problem = set.routerWith(k.key.Override.Limits)
-				break
-			}
-		}
 	}
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -142,10 +134,12 @@ type standing struct {
 	key       policy.Key
 	plan      policy.Plan
 	source    string // of the limits, as in policy.Effective
+	router    *limits.Router
 	// candidates are the limits that may apply to a call, those of the caller first.
 	candidates []limits.Applied
 	names      []string  // of the candidates' counts; empty for one that has a value of a call
 	until      time.Time // when this may end without an edit; zero if never
+	problem    error     // a mistake of the override; nil for none
 }
 
 // stand returns the standing of a call's caller.
@@ -197,6 +191,12 @@ func (k *caller) judge(s *standing, call Call) {
 	}
 	var who limits.Caller
 	who, _, s.source = s.set.CallerOf(s.key, k.now)
+	s.router = s.set.router
+	if slices.ContainsFunc(who.Override, limits.Limit.NamesPattern) {
+		if s.router, s.problem = s.set.routerWith(who.Override); s.problem != nil {
+			return
+		}
+	}
 	s.candidates = s.set.language.Candidates(who)
 	s.names = make([]string, len(s.candidates))
 	for i, a := range s.candidates {

@@ -127,9 +127,8 @@ func (c *Checker) learn(ctx context.Context, set *compiled, subject string, f *f
 		if err := c.renew(ctx, set, false); err != nil {
 			return err
 		}
-		set = c.set.Load()
 	}
-	k := c.callers.learn(subject, set, f.record, f.now, asked)
+	k := c.callers.learn(subject, f.record, f.now, asked)
 	if k.problem != nil {
 		return fmt.Errorf("enforce: record of %s: %w", subject, k.problem)
 	}
@@ -211,10 +210,11 @@ func (r *round) take(ctx context.Context, piggyback *Piggyback) (stale *found, e
 		}
 		return own.read, own.err
 	}
-	if r.known {
+	switch {
+	case r.known:
 		r.caller.confirm(r.began)
-	} else {
-		r.caller = r.c.callers.learn(r.Result.ID, r.set, nil, r.began, r.began)
+	case r.call.Kind != policy.APIKey: // an unknown key is not remembered: anybody can make one up
+		r.caller = r.c.callers.learn(r.Result.ID, nil, r.began, r.began)
 	}
 	if r.Refused != nil || !r.Result.BannedUntil.IsZero() {
 		return nil, nil

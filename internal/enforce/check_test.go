@@ -151,6 +151,7 @@ func TestRefusals(t *testing.T) {
 			{Name: "closed", Opens: patternsOf(t, "GET /open")}}
 		s.Routes = []limits.Route{{Name: "a", Match: patternsOf(t, "GET /a/{x}")}}
 		s.Deny = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
+		s.Limits = parseAll(t, []string{"9 per hour, on a, each address"})
 	})
 	restore := func(k *policy.Key) { k.Expires, k.Opens, k.Status = time.Time{}, nil, policy.Active }
 	w.key("one", "free")
@@ -174,6 +175,7 @@ func TestRefusals(t *testing.T) {
 		"closed route of the plan": {change: func(k *policy.Key) { k.PlanNumber = 2 }, cause: cause.Access},
 		"address":                  {call: func(c *Call) { c.Address = netip.MustParseAddr("198.51.100.9") }, cause: cause.Address},
 		"no address":               {call: func(c *Call) { c.Address = netip.Addr{} }, cause: cause.Address},
+		"no address, two readings": {call: func(c *Call) { c.Address, c.Route.Path = netip.Addr{}, "/a/..%2fb" }, cause: cause.Malformed},
 		"two readings":             {call: func(c *Call) { c.Route.Path = "/a/..%2fb" }, cause: cause.Malformed},
 		"token without a plan":     {call: func(c *Call) { c.Kind, c.Subject = policy.Token, "jwt-1" }, cause: cause.Access},
 	} {

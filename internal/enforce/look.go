@@ -31,8 +31,10 @@ func (c *Checker) Explain(ctx context.Context, set *policy.Set, k policy.Key, ca
 	}
 	e := Explanation{Exempt: within(compiled.Exempt, call.Address), Result: t.Result}
 	e.Effective, _ = set.Effective(k, c.Now())
-	if found, err := t.router().Find(call.Route); err == nil {
-		e.Routes, e.CostFrom = found.Routes, found.CostFrom()
+	if t.standing.router != nil {
+		if found, err := t.standing.router.Find(call.Route); err == nil {
+			e.Routes, e.CostFrom = found.Routes, found.CostFrom()
+		}
 	}
 	e.Result.Now = c.Now().UTC()
 	if t.Refused != nil {
@@ -60,26 +62,11 @@ func (c *Checker) termsOf(set *compiled, k policy.Key, call Call) (*Terms, error
 			return nil, err
 		}
 	}
-	if k.Override != nil {
-		var err error
-		if known.router, err = set.routerWith(k.Override.Limits); err != nil {
-			return nil, err
-		}
-	}
-	unread := call.Address.IsValid()
 	lists := *set
-	if !unread { // an explanation without an address leaves the lists out
+	if !call.Address.IsValid() { // an explanation without an address leaves the lists out
 		lists.Deny, lists.Allow, lists.Exempt = nil, nil, nil
 	}
 	return c.terms(&lists, known, call, proof)
-}
-
-// router returns the router that finds the call's routes.
-func (t *Terms) router() *limits.Router {
-	if t.caller.router != nil {
-		return t.caller.router
-	}
-	return t.set.router
 }
 
 // refusal says in words why a caller may not call.

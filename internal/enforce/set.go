@@ -63,11 +63,12 @@ func (c *compiled) routerWith(others []limits.Limit) (*limits.Router, error) {
 }
 
 // checkAddress refuses an address that the lists refuse. It also refuses a call without an
-// address that can be read, if the lists, or an enforced limit of each address among
-// those that may apply, decide by it: such a call passes no list and is counted nowhere.
-func (c *compiled) checkAddress(a netip.Addr, candidates []limits.Applied) *policy.RefusedError {
+// address that can be read, if the lists, or an enforced limit of each address, decide by
+// it: such a call passes no list and is counted nowhere.
+func (c *compiled) checkAddress(a netip.Addr, candidates []limits.Applied,
+	call *limits.Call) *policy.RefusedError {
 	switch {
-	case !a.IsValid() && c.decidesByAddress(candidates):
+	case !a.IsValid() && c.decidesByAddress(candidates, call):
 		return &policy.RefusedError{Cause: cause.Address,
 			Reason: "the event has no address that can be read, and the policy decides by address"}
 	case within(c.Deny, a) || len(c.Allow) > 0 && !within(c.Allow, a):
@@ -76,10 +77,14 @@ func (c *compiled) checkAddress(a netip.Addr, candidates []limits.Applied) *poli
 	return nil
 }
 
-func (c *compiled) decidesByAddress(candidates []limits.Applied) bool {
+func (c *compiled) decidesByAddress(candidates []limits.Applied, call *limits.Call) bool {
 	return len(c.Deny)+len(c.Allow)+len(c.Exempt) > 0 ||
 		slices.ContainsFunc(candidates, func(a limits.Applied) bool {
-			return a.Who == limits.EachAddress && !a.Shadow
+			if a.Who != limits.EachAddress || a.Shadow {
+				return false
+			}
+			_, applies := a.To(call, true)
+			return applies
 		})
 }
 

@@ -94,15 +94,20 @@ func (c *Checker) terms(set *compiled, k *caller, call Call, proof [sha256.Size]
 		SetVersion: set.Version, KeyVersion: s.key.Version, BannedUntil: s.banned, OldSecret: s.oldSecret,
 		Opens: k.opens, Holds: s.until,
 	}
-	if t.Refused == nil {
-		t.Refused = set.checkAddress(call.Address, s.candidates)
+	if t.Refused != nil {
+		t.Result.BannedUntil = time.Time{}
+		return t, nil
 	}
-	found, err := t.router().Find(call.Route)
-	switch {
-	case t.Refused != nil:
-	case err != nil:
+	if s.problem != nil {
+		return nil, s.problem
+	}
+	found, err := s.router.Find(call.Route)
+	if err != nil {
 		t.Refused = &policy.RefusedError{Cause: cause.Malformed, Reason: ambiguous}
-	case !opens(k.opens, call.Route) || !opens(set.opens[s.plan.Number], call.Route):
+	} else {
+		t.Refused = set.checkAddress(call.Address, s.candidates, &found)
+	}
+	if t.Refused == nil && (!opens(k.opens, call.Route) || !opens(set.opens[s.plan.Number], call.Route)) {
 		t.Refused = &policy.RefusedError{Cause: cause.Access, Verified: true}
 	}
 	if t.Refused != nil {
