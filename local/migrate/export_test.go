@@ -92,7 +92,7 @@ func TestNumbersAsIDs(t *testing.T) {
 	got := command(t, done, nil, "", "-from", folder(t, map[string]string{
 		"plans.yaml": "items:\n- id: 12e4567890\n  name: 007\n" +
 			"  apiStages: [{apiId: 0123456789, stage: prod}]\n"}))
-	for _, want := range []string{"usage plan 007 (12e4567890)", "allow 0123456789/prod * *"} {
+	for _, want := range []string{"usage plan 007 (12e4567890)", "opens 0123456789/prod * *"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got %s, want %s", got, want)
 		}

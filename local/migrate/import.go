@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tidegate/functions/admin/policydoc"
+	"tidegate/internal/limits"
 )
 
 const (
@@ -210,8 +210,8 @@ func (im *importer) progress(total int) (stop func()) {
 	began := time.Now()
 	report := func() {
 		n := im.created.Load() + im.existed.Load() + im.failed.Load()
-		_, _ = fmt.Fprintf(im.errOut, "%s of %s keys, %s\n", policydoc.Number(n),
-			policydoc.Number(int64(total)), time.Since(began).Round(time.Second))
+		_, _ = fmt.Fprintf(im.errOut, "%s of %s keys, %s\n", limits.Number(n),
+			limits.Number(int64(total)), time.Since(began).Round(time.Second))
 	}
 	go func() {
 		defer close(ended)

@@ -195,7 +195,7 @@ func TestImportSample(t *testing.T) {
 	}
 }
 
-// Plans and rules begin in shadow mode. A second run changes nothing, whatever an operator
+// Plans begin in shadow. A second run changes nothing, whatever an operator
 // has changed since. A plan of the same name that opens every route is refused, in the dry
 // run as well.
 func TestExistingPlans(t *testing.T) {
@@ -205,11 +205,10 @@ func TestExistingPlans(t *testing.T) {
 	got := d.migrate(t, done, append(args, "-shadow")...)
 	by := registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
 	set, err := d.keys.Set(t.Context())
-	if err != nil || len(set.Plans) != 5 || set.Plans[0].Mode != policy.Shadow ||
-		set.Routes[0].Mode != policy.Shadow {
-		t.Fatalf("got %+v, %v, want plans and rules in shadow mode: %s", set, err, got)
+	if err != nil || len(set.Plans) != 5 || !policy.DenyNothing(set.Plans[0].Limits) {
+		t.Fatalf("got %+v, %v, want plans in shadow: %s", set, err, got)
 	}
-	set.Plans[0].Mode, set.Plans[1].Limits[0].Requests = policy.Enforce, 7
+	set.Plans[0].Limits[0].Shadow, set.Plans[1].Limits[0].Requests = false, 7
 	before, err := d.keys.SaveSet(t.Context(), *set, by)
 	if err != nil {
 		t.Fatal(err)
@@ -219,14 +218,14 @@ func TestExistingPlans(t *testing.T) {
 	if err != nil || after.Version != before.Version {
 		t.Errorf("second run: got version %d, %v, want %d", after.Version, err, before.Version)
 	}
-	for _, want := range []string{"plan Basic: mode: enforce, not shadow",
+	for _, want := range []string{"plan Basic: limits: 20 per 2 seconds, token bucket; ",
 		"Changes to the policy in force:\nnone",
 		"plan Basic (p2basic): limits: 7 per 2 seconds, token bucket; ", "Imported 0 keys"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("second run: want %s in %s", want, got)
 		}
 	}
-	before.Plans[0].Allow = nil
+	before.Plans[0].Opens = nil
 	if before, err = d.keys.SaveSet(t.Context(), *before, by); err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"tidegate/functions/admin/policydoc"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/local/cli"
 )
@@ -83,7 +84,7 @@ func (o *options) flags() *flag.FlagSet {
 	f.StringVar(&o.dashboard, "dashboard", "",
 		"`URL` of the dashboard: list the changes to the current policy")
 	f.BoolVar(&o.apply, "apply", false, "save the policy and import the keys")
-	f.BoolVar(&o.shadow, "shadow", false, "let new plans and rules only count: they deny nothing")
+	f.BoolVar(&o.shadow, "shadow", false, "let new plans only count: their limits deny nothing")
 	f.StringVar(&o.reissued, "reissued", "",
 		"write the new secrets of keys whose value cannot be kept to this\n"+
 			"`file`; without it those keys are skipped")
@@ -114,11 +115,7 @@ func migrate(ctx context.Context, o options, in io.Reader, out, errOut io.Writer
 	if err != nil {
 		return fmt.Errorf("-from %w", err)
 	}
-	mode := policy.Mode("")
-	if o.shadow {
-		mode = policy.Shadow
-	}
-	m := fromUsagePlans(export, mode)
+	m := fromUsagePlans(export, o.shadow)
 	m.print(out)
 	if err := m.write(o.policyFile); err != nil {
 		return err
@@ -129,7 +126,7 @@ func migrate(ctx context.Context, o options, in io.Reader, out, errOut io.Writer
 	}
 	if list := export.unlisted(); o.apply && len(list) > 0 && len(export.keys) > 0 {
 		return fmt.Errorf("nothing was changed: the export has no list of the keys of %s plans, such as %s; "+
-			"export them as the table says", policydoc.Number(int64(len(list))), list[0])
+			"export them as the table says", limits.Number(int64(len(list))), list[0])
 	}
 	im := &importer{client: newClient(o.dashboard, o.token), errOut: errOut}
 	if o.reissued != "" && o.apply {
@@ -154,7 +151,7 @@ func migrate(ctx context.Context, o options, in io.Reader, out, errOut io.Writer
 	return m.importAll(ctx, im, out)
 }
 
-// savePolicy adds the plans and rules that the policy in force lacks, and prints what that
+// savePolicy adds the plans that the policy in force lacks, and prints what that
 // changes. Without apply the API only validates the policy.
 func (m *migration) savePolicy(ctx context.Context, c *client, apply bool, out io.Writer) error {
 	merged, version, err := c.policy(ctx)
@@ -163,7 +160,7 @@ func (m *migration) savePolicy(ctx context.Context, c *client, apply bool, out i
 	}
 	added, kept, err := merge(&merged, m.policy)
 	if len(kept) > 0 {
-		_, _ = fmt.Fprintf(out, "\nExisting plans and rules that stay as they are:\n%s\n",
+		_, _ = fmt.Fprintf(out, "\nExisting plans that stay as they are:\n%s\n",
 			strings.Join(kept, "\n"))
 	}
 	if err != nil {
@@ -183,8 +180,8 @@ func (m *migration) importAll(ctx context.Context, im *importer, out io.Writer) 
 	began := time.Now()
 	err := im.importKeys(ctx, m.keys)
 	_, _ = fmt.Fprintf(out, "Imported %s keys in %s; %s already exist, %s failed.\n",
-		policydoc.Number(im.created.Load()), time.Since(began).Round(time.Millisecond),
-		policydoc.Number(im.existed.Load()), policydoc.Number(im.failed.Load()))
+		limits.Number(im.created.Load()), time.Since(began).Round(time.Millisecond),
+		limits.Number(im.existed.Load()), limits.Number(im.failed.Load()))
 	for _, f := range im.failures {
 		_, _ = fmt.Fprintln(out, "  "+f)
 	}
@@ -201,8 +198,8 @@ type migration struct {
 	keys   []importedKey
 	lost   int // number of rows without an equivalent
 
-	mode    policy.Mode     // of plans and rules
-	taken   map[string]bool // names of plans and rules
+	shadow  bool            // limits are in shadow
+	taken   map[string]bool // names of plans
 	numbers map[string]int  // by a name: how many numbers unique has tried
 }
 
@@ -244,12 +241,12 @@ func (m *migration) print(out io.Writer) {
 		}
 	}
 	_ = w.Flush() // an error of the program's own output cannot be reported
-	number := func(n int) string { return policydoc.Number(int64(n)) }
-	_, _ = fmt.Fprintf(out, "\n%s plans, %s route rules, %s keys: %s with a new value, %s revoked. "+
-		"%s lines without an equivalent.\n", number(len(m.policy.Plans)), number(len(m.policy.Routes)),
-		number(len(m.keys)), number(reissued), number(revoked), number(m.lost))
-	if m.mode != "" {
-		_, _ = fmt.Fprintln(out, "New plans and rules are in shadow mode: they deny nothing.")
+	number := func(n int) string { return limits.Number(int64(n)) }
+	_, _ = fmt.Fprintf(out, "\n%s plans, %s keys: %s with a new value, %s revoked. "+
+		"%s lines without an equivalent.\n", number(len(m.policy.Plans)), number(len(m.keys)), number(reissued),
+		number(revoked), number(m.lost))
+	if m.shadow {
+		_, _ = fmt.Fprintln(out, "The limits of new plans are in shadow: they deny nothing.")
 	}
 }
 

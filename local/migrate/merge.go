@@ -1,22 +1,24 @@
 package migrate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"tidegate/functions/admin/policydoc"
-	"tidegate/internal/policy"
+	"tidegate/internal/limits"
 	"tidegate/internal/route"
 )
 
-// merge adds the migrated plans and rules that a policy lacks. A plan of the same name and
-// a rule of the same pattern stay as they are; kept has a line for each difference. merge
-// refuses a plan of the same name that opens other routes, since its keys would open them.
+// merge adds the migrated plans that a policy lacks. A plan of the same name stays as it
+// is; kept has a line for each whose limits differ. merge refuses a plan of the same name
+// that opens other routes, since its keys would open them.
 func merge(p *policydoc.Policy, migrated policydoc.Policy) (added int, kept []string, err error) {
 	var errs []error
 	for _, plan := range migrated.Plans {
+		nameRoutes(plan.Limits, p.Routes)
 		i := slices.IndexFunc(p.Plans, func(other policydoc.Plan) bool { return other.Name == plan.Name })
 		if i < 0 {
 			p.Plans = append(p.Plans, plan)
@@ -24,46 +26,32 @@ func merge(p *policydoc.Policy, migrated policydoc.Policy) (added int, kept []st
 			continue
 		}
 		errs = append(errs, sameRoutes(p.Plans[i], plan))
-		name := "plan " + plan.Name
-		kept = append(kept,
-			difference(name, "limits", limitsText(p.Plans[i].Limits), limitsText(plan.Limits)),
-			difference(name, "mode", modeText(p.Plans[i].Mode), modeText(plan.Mode)))
-	}
-	for _, rule := range migrated.Routes {
-		i := slices.IndexFunc(p.Routes, func(other policydoc.Rule) bool {
-			return pattern(other.Pattern) == pattern(rule.Pattern)
-		})
-		if i < 0 {
-			p.Routes = append(p.Routes, rule)
-			added++
-			continue
+		if existing, exported := limitsText(p.Plans[i].Limits), limitsText(plan.Limits); existing != exported {
+			kept = append(kept, fmt.Sprintf("plan %s: limits: %s, not %s", plan.Name, existing, exported))
 		}
-		name := "route " + p.Routes[i].Name
-		kept = append(kept,
-			difference(name, "each key", limitsText(p.Routes[i].PerKey), limitsText(rule.PerKey)),
-			difference(name, "mode", modeText(p.Routes[i].Mode), modeText(rule.Mode)))
 	}
-	return added, slices.DeleteFunc(kept, func(line string) bool { return line == "" }), errors.Join(errs...)
+	return added, kept, errors.Join(errs...)
 }
 
-// difference returns a line for a field of an existing plan or rule; empty if the migrated
-// one has the same.
-func difference(name, field, existing, exported string) string {
-	if existing == exported {
-		return ""
+// nameRoutes writes the name of a route in place of its only pattern, as a policy must.
+func nameRoutes(list []policydoc.Limit, routes []policydoc.Route) {
+	for _, r := range routes {
+		if len(r.Match) != 1 {
+			continue
+		}
+		only := limits.PatternText(route.Pattern(r.Match[0]))
+		for i := range list {
+			if list[i].On == only {
+				list[i].On = r.Name
+			}
+		}
 	}
-	return fmt.Sprintf("%s: %s: %s, not %s", name, field, existing, exported)
 }
 
 func limitsText(list []policydoc.Limit) string {
-	limits, _ := policydoc.ToLimits("", list) // both are valid: one is stored, one was validated
-	if len(limits) == 0 {
-		return "none"
-	}
-	return policydoc.LimitsText(limits)
+	valid, _ := policydoc.ToLimits("", list) // both are valid: one is stored, one was validated
+	return cmp.Or(policydoc.LimitsText(valid), "none")
 }
-
-func modeText(m policy.Mode) string { return string(policy.OrEnforce(m)) }
 
 // pattern returns a pattern in its one form: the same calls, the same text.
 func pattern(p policydoc.Pattern) string {
@@ -85,7 +73,7 @@ func sameRoutes(existing, exported policydoc.Plan) error {
 		slices.Sort(texts)
 		return strings.Join(slices.Compact(texts), ", ")
 	}
-	before, after := all(existing.Allow), all(exported.Allow)
+	before, after := all(existing.Opens), all(exported.Opens)
 	if before == after {
 		return nil
 	}
@@ -93,5 +81,5 @@ func sameRoutes(existing, exported policydoc.Plan) error {
 		before = "all routes"
 	}
 	return fmt.Errorf("plan %s exists and opens %s, but its usage plan opens %s: rename one of them, or "+
-		"make the plan's allow the same", existing.Name, before, after)
+		"make the plan's opens the same", existing.Name, before, after)
 }

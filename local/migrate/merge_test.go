@@ -18,14 +18,15 @@ func documented(t *testing.T, yaml string) policydoc.Policy {
 	return policydoc.PolicyOf(&set)
 }
 
-// What exists stays as it is, with a line for each difference. A plan that opens other
-// routes is refused.
+// What exists stays as it is, with a line for each difference, also where a route names
+// the pattern of a method. A plan that opens other routes is refused.
 func TestMerge(t *testing.T) {
+	const same = `limits: [20 per 2 seconds, "5 per second, on a1/prod GET /search"]`
 	const migrated = `
 plans:
-  - {name: basic, limits: [20 per 2 seconds], allow: [a1/prod * *, a2/prod * *]}
-routes:
-  - {name: r, pattern: a1/prod GET /search, perKey: [5 per second]}
+  - name: basic
+    ` + same + `
+    opens: [a1/prod * *, a2/prod * *]
 `
 	for _, test := range []struct {
 		existing string
@@ -33,25 +34,26 @@ routes:
 		kept     string
 		refused  string
 	}{
-		{existing: "version: 1\n", added: 2},
+		{existing: "version: 1\n", added: 1},
 		{existing: migrated},
 		{existing: `
 plans:
-  - {name: basic, mode: shadow, limits: [9 per second], allow: [a2/prod * *, a1/prod * *]}
+  - {name: basic, limits: [20 per 2 seconds, "5 per second, on search"], opens: [a2/prod * *, a1/prod * *]}
 routes:
-  - {name: of ours, pattern: a1/prod GET /search, mode: shadow, perKey: [6 per second]}
-`, kept: "plan basic: limits: 9 per second, not 20 per 2 seconds\n" +
-			"plan basic: mode: shadow, not enforce\n" +
-			"route of ours: each key: 6 per second, not 5 per second\n" +
-			"route of ours: mode: shadow, not enforce"},
-		{existing: "plans: [{name: basic, limits: [20 per 2 seconds]}]\n", added: 1,
+  - {name: search, match: a1/prod GET /search}
+`},
+		{existing: `
+plans:
+  - {name: basic, limits: ["9 per second, shadow"], opens: [a2/prod * *, a1/prod * *]}
+`, kept: "plan basic: limits: 9 per second, shadow, not 20 per 2 seconds; 5 per second, " +
+			"on a1/prod GET /search"},
+		{existing: "plans: [{name: basic, " + same + "}]\n",
 			refused: "plan basic exists and opens all routes, but its usage plan opens a1/prod * *, " +
 				"a2/prod * *"},
-		{existing: "plans: [{name: basic, limits: [20 per 2 seconds], allow: [a1/prod * *]}]\n", added: 1,
+		{existing: "plans: [{name: basic, " + same + ", opens: [a1/prod * *]}]\n",
 			refused: "opens a1/prod * *, but"},
-		{existing: "plans: [{name: basic, limits: [20 per 2 seconds], " +
-			"allow: [a1/prod * *, a2/prod * *, /x]}]\n",
-			added: 1, refused: "opens * /x, a1/prod"},
+		{existing: "plans: [{name: basic, " + same + ", opens: [a1/prod * *, a2/prod * *, /x]}]\n",
+			refused: "opens * /x, a1/prod"},
 	} {
 		p := documented(t, test.existing)
 		before := limitsText(append(p.Plans, policydoc.Plan{})[0].Limits)

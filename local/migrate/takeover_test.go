@@ -55,14 +55,17 @@ func (o *takeover) status(t *testing.T, method, value string) int {
 	return w.Code
 }
 
-// setMode sets the mode of one plan, or of all for the name "".
-func (o *takeover) setMode(t *testing.T, plan string, mode policy.Mode) {
+// setShadow puts the limits of one plan, or of all for the name "", into shadow or enforces
+// them.
+func (o *takeover) setShadow(t *testing.T, plan string, shadow bool) {
 	t.Helper()
 	edit := registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "take over"}
 	registrytest.Save(t, o.keys, edit, func(set *policy.Set) {
 		for i := range set.Plans {
 			if plan == "" || set.Plans[i].Name == plan {
-				set.Plans[i].Mode = mode
+				for j := range set.Plans[i].Limits {
+					set.Plans[i].Limits[j].Shadow = shadow
+				}
 			}
 		}
 	})
@@ -99,14 +102,14 @@ func TestTakeover(t *testing.T) {
 		}
 	}
 	over := func(value string) bool { return o.status(t, "GET /things0/1", value) != http.StatusOK }
-	o.setMode(t, "Plan 0", policy.Enforce)
+	o.setShadow(t, "Plan 0", false)
 	denied := 0
 	for _, value := range values[:5] {
 		if over(value) {
 			denied++
 		}
 	}
-	o.setMode(t, "Plan 3", policy.Enforce)
+	o.setShadow(t, "Plan 3", false)
 	for _, value := range values[:5] {
 		if !over(value) {
 			t.Errorf("%s… is over its limit: got it allowed with both plans enforced", value[:3])
@@ -118,7 +121,7 @@ func TestTakeover(t *testing.T) {
 	if over(values[10]) {
 		t.Error("got a key denied that had made no call")
 	}
-	o.setMode(t, "", policy.Shadow)
+	o.setShadow(t, "", true)
 	clear(o.switched)
 	for _, method := range methodsOfAPI() {
 		if got := o.status(t, method, values[0]); got != http.StatusOK {

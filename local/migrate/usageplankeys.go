@@ -7,7 +7,7 @@ import (
 
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/apikey"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 )
 
@@ -123,15 +123,10 @@ func (m *migration) planOf(of []usagePlan, plans map[string]policydoc.Plan) stri
 		together.APIStages = append(together.APIStages, p.APIStages...)
 	}
 	name := m.planName(strings.Join(all, " + "), id)
-	limits := (&migration{}).planLimits(together)
-	plan := policydoc.Plan{Name: name, Limits: policydoc.LimitsOf(limits), Mode: m.mode}
-	if len(limits) == 0 {
-		plan = unlimited(name)
-	}
 	m.add("keys of "+strings.Join(all, " and "),
-		"plan %s: the looser limit of each kind, counted on all stages together: %s", name,
-		cmp.Or(policydoc.LimitsText(limits), "none"))
-	plan.Allow = m.allow(together)
+		"plan %s: the looser limit of each kind, counted on all stages together", name)
+	plan := policydoc.Plan{Name: name, Limits: policydoc.LimitsOf(m.planLimits(together)),
+		Opens: m.opens(together)}
 	plans[id] = plan
 	m.policy.Plans = append(m.policy.Plans, plan)
 	return name
@@ -145,16 +140,20 @@ func looserThrottle(of []usagePlan) *throttle {
 		if p.Throttle == nil {
 			return nil
 		}
-		most.RateLimit = max(most.RateLimit, p.Throttle.RateLimit)
-		most.BurstLimit = max(most.BurstLimit, p.Throttle.BurstLimit)
+		most = looser(most, *p.Throttle)
 	}
 	return &most
+}
+
+// looser returns the higher rate and the higher burst of two throttles.
+func looser(a, b throttle) throttle {
+	return throttle{RateLimit: max(a.RateLimit, b.RateLimit), BurstLimit: max(a.BurstLimit, b.BurstLimit)}
 }
 
 // looserQuota returns the quota that allows the most calls in a year; nil if a plan has
 // no quota.
 func looserQuota(of []usagePlan) *quota {
-	perYear := func(q *quota) int64 { return min(q.Limit, limiter.MaxRequests) * periods[q.Period].perYear }
+	perYear := func(q *quota) int64 { return min(q.Limit, limits.MaxRequests) * periods[q.Period].perYear }
 	if slices.ContainsFunc(of, func(p usagePlan) bool { return p.Quota == nil }) {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"tidegate/functions/admin/policydoc"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 )
 
@@ -25,13 +26,13 @@ func TestStagesOfKeys(t *testing.T) {
 	tests := []struct {
 		of      []string
 		plan    string // empty if the key is not imported
-		allow   []string
+		opens   []string
 		revoked bool
 	}{
-		{of: []string{"slow"}, plan: "slow", allow: []string{"a1/prod * *"}},
-		{of: []string{"slow", "fast"}, plan: "slow + fast", allow: []string{"a1/prod * *", "a2/prod * *"}},
-		{of: []string{"slow", "blocked", "parked"}, plan: "slow", allow: []string{"a1/prod * *"}},
-		{of: []string{"blocked", "parked"}, plan: "blocked", allow: []string{"a3/prod * *"}, revoked: true},
+		{of: []string{"slow"}, plan: "slow", opens: []string{"a1/prod * *"}},
+		{of: []string{"slow", "fast"}, plan: "slow + fast", opens: []string{"a1/prod * *", "a2/prod * *"}},
+		{of: []string{"slow", "blocked", "parked"}, plan: "slow", opens: []string{"a1/prod * *"}},
+		{of: []string{"blocked", "parked"}, plan: "blocked", opens: []string{"a3/prod * *"}, revoked: true},
 		{of: []string{"parked"}},
 		{},
 	}
@@ -43,18 +44,18 @@ func TestStagesOfKeys(t *testing.T) {
 			e.members[plan] = append(e.members[plan], planKey{ID: id})
 		}
 	}
-	m := fromUsagePlans(e, "")
-	allow := map[string][]string{}
+	m := fromUsagePlans(e, false)
+	opens := map[string][]string{}
 	set, fieldErrors := m.policy.Set(&policy.Set{})
 	if len(fieldErrors) > 0 {
 		t.Fatal(fieldErrors)
 	}
 	for _, plan := range set.Plans {
-		for _, pattern := range plan.Allow {
-			allow[plan.Name] = append(allow[plan.Name], pattern.String())
+		for _, pattern := range plan.Opens {
+			opens[plan.Name] = append(opens[plan.Name], pattern.String())
 		}
-		if len(plan.Allow) == 0 {
-			t.Errorf("plan %s: got no allow, which opens all routes", plan.Name)
+		if len(plan.Opens) == 0 {
+			t.Errorf("plan %s: got no opens, which opens all routes", plan.Name)
 		}
 	}
 	for i, test := range tests {
@@ -65,9 +66,9 @@ func TestStagesOfKeys(t *testing.T) {
 			t.Errorf("key of %v: not imported, want it with plan %s", test.of, test.plan)
 		case at < 0:
 		case m.keys[at].plan != test.plan || m.keys[at].revoked != test.revoked ||
-			!slices.Equal(allow[test.plan], test.allow):
+			!slices.Equal(opens[test.plan], test.opens):
 			t.Errorf("key of %v: got %+v, which opens %v; want %+v", test.of, m.keys[at],
-				allow[m.keys[at].plan], test)
+				opens[m.keys[at].plan], test)
 		}
 	}
 }
@@ -76,13 +77,13 @@ func TestStagesOfKeys(t *testing.T) {
 // each.
 func TestManyStages(t *testing.T) {
 	p := usagePlan{ID: "p"}
-	for i := range policy.MaxAllow + 2 {
+	for i := range policy.MaxOpens + 2 {
 		s := apiStage{APIID: fmt.Sprintf("a%d", i), Stage: "prod"}
 		p.APIStages = append(p.APIStages, s, s)
 	}
-	m := fromUsagePlans(&export{plans: []usagePlan{p}}, "")
-	if got := m.policy.Plans[0].Allow; len(got) != policy.MaxAllow || got[19].API != "a19" {
-		t.Errorf("got %d patterns %v, want %d", len(got), got, policy.MaxAllow)
+	m := fromUsagePlans(&export{plans: []usagePlan{p}}, false)
+	if got := m.policy.Plans[0].Opens; len(got) != policy.MaxOpens || got[19].API != "a19" {
+		t.Errorf("got %d patterns %v, want %d", len(got), got, policy.MaxOpens)
 	}
 	for _, stage := range []string{"a20/prod", "a21/prod"} {
 		want := row{"  API stage " + stage,
@@ -96,6 +97,39 @@ func TestManyStages(t *testing.T) {
 	}
 	if err := m.write(""); err != nil {
 		t.Error(err)
+	}
+}
+
+// Of a method's throttles in several plans of one key the looser counts. Throttles beyond
+// the maximum number of limits have a line.
+func TestManyMethods(t *testing.T) {
+	methods := func(rate float64, n int) []apiStage {
+		s := apiStage{APIID: "a1", Stage: "prod", Throttle: map[string]throttle{}}
+		for i := range n {
+			s.Throttle[fmt.Sprintf("/a%02d/*", i)] = throttle{RateLimit: rate, BurstLimit: 5}
+		}
+		return []apiStage{s}
+	}
+	m := fromUsagePlans(&export{
+		plans:   []usagePlan{{ID: "p", APIStages: methods(5, 1)}, {ID: "q", APIStages: methods(1, 40)}},
+		keys:    []apiKey{{ID: "k", Enabled: true}},
+		members: map[string][]planKey{"p": {{ID: "k"}}, "q": {{ID: "k"}}}}, true)
+	if err := m.write(""); err != nil || len(m.policy.Plans) != 3 {
+		t.Fatalf("got %v, %+v, want three plans", err, m.policy)
+	}
+	list := m.policy.Plans[2].Limits
+	if got, want := list[0].String(), "5 per second, on a1/prod ANY /a00, token bucket, shadow"; got != want ||
+		len(list) != limits.MaxPlanLimits {
+		t.Errorf("got %s of %d, want %s of %d", got, len(list), want, limits.MaxPlanLimits)
+	}
+	tooMany := 0
+	for _, r := range m.rows {
+		if r.becomes == noEquivalent+"a plan has at most 32 limits" {
+			tooMany++
+		}
+	}
+	if tooMany != 16 {
+		t.Errorf("got %d lines for limits that are too many, want 8 for each of two plans", tooMany)
 	}
 }
 
