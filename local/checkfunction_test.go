@@ -13,7 +13,6 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/testing/registrytest"
@@ -79,9 +78,9 @@ func (f *checkFunction) savePlan(t *testing.T) {
 	if set.Version > 0 {
 		return
 	}
-	set.Plans = []policy.Plan{{Name: "two", Limits: []limiter.Limit{{Requests: 2, Window: time.Hour}}}}
+	set.Plans = []policy.Plan{{Name: "two", Limits: registrytest.Limits("2 per hour")}}
 	set.TokenPlan, set.AddressPlan = "two", "two"
-	set.PerIP.Limits = []limiter.Limit{{Requests: 100, Window: time.Hour}}
+	set.Limits = registrytest.Limits("100 per hour, each address")
 	if _, err := f.store.SaveSet(t.Context(), *set, byTest); err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/akrylysov/algnhsa"
 
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
 	"tidegate/internal/testing/registrytest"
@@ -174,7 +174,7 @@ func TestAllowedCallCarriesTheDecision(t *testing.T) {
 		got["keyId"] != got["principalId"] || got["policyVersion"] != "1" {
 		t.Errorf("authorizer context %v", got)
 	}
-	if want := `"100 per 10 seconds";r=99;t=10, "1000 per 10 minutes";r=999;t=600`; a.header.Get(
+	if want := `"100 per 10 seconds";r=99;t=10, "1,000 per 10 minutes";r=999;t=600`; a.header.Get(
 		"RateLimit") != want {
 		t.Errorf("RateLimit %s, want %s", a.header.Get("RateLimit"), want)
 	}
@@ -218,9 +218,9 @@ func TestDenialsInTheContextOfAnHTTPAPI(t *testing.T) {
 
 	for i, want := range []int{200, 200, 429} {
 		status, header, body := request(t, api.URL+"/orders", "X-Api-Key", secret.Reveal())
-		policies := `"2 per 1 hour";q=2;w=3600`
+		policies := `"2 per hour";q=2;w=3600`
 		if want == http.StatusOK { // a call over the caller's own limits skips shared limits
-			policies += `, "ip 100 per 1 hour";q=100;w=3600`
+			policies += `, "100 per hour each address";q=100;w=3600`
 		}
 		if status != want || header.Get("RateLimit-Policy") != policies {
 			t.Errorf("call %d: %d %s %s", i+1, status, header, body)
@@ -248,16 +248,17 @@ func TestRunWithDenialsInTheContext(t *testing.T) {
 	}
 }
 
-// A HEAD call has the cost of the rule for GET in each kind of API, so calls of both
+// A HEAD call has the cost of the route for GET in each kind of API, so calls of both
 // methods share the limit.
 func TestHeadCostsAsMuchAsGet(t *testing.T) {
 	f := startCheck(t, valkeytest.Start(t), nil)
 	registrytest.Save(t, f.store, byTest, func(set *policy.Set) {
-		set.Plans[0].Limits = []limiter.Limit{{Requests: 50, Window: time.Hour}}
-		set.PerIP = policy.Scope{}
-		set.Routes = []policy.Route{
-			{Name: "rest", Cost: 1, Pattern: route.Pattern{Method: "ANY", Path: "/{proxy+}"}},
-			{Name: "report", Cost: 50, Pattern: route.Pattern{Method: "GET", Path: "/report"}},
+		set.Plans[0].Limits = registrytest.Limits("50 per hour")
+		set.Limits = nil
+		set.Routes = []limits.Route{
+			{Name: "rest", Match: []route.Pattern{{Method: "ANY", Path: "/{proxy+}"}}},
+			{Name: "report", Match: []route.Pattern{{Method: "GET", Path: "/report"}},
+				Cost: limits.Costs{Units: map[string]int64{limits.Cost: 50}}},
 		}
 	})
 	for name, api := range map[string]struct {

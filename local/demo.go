@@ -15,7 +15,7 @@ import (
 
 	"tidegate/internal/audit"
 	"tidegate/internal/cluster"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 )
@@ -27,8 +27,8 @@ const demoPrefix = "demo "
 
 // plans are the demo plans, with one key each.
 var plans = []policy.Plan{
-	{Name: "free", Limits: []limiter.Limit{{Requests: 10, Window: 10 * time.Second}}},
-	{Name: "pro", Limits: []limiter.Limit{{Requests: 100, Window: 10 * time.Second},
+	{Name: "free", Limits: []limits.Limit{{Requests: 10, Window: 10 * time.Second}}},
+	{Name: "pro", Limits: []limits.Limit{{Requests: 100, Window: 10 * time.Second},
 		{Requests: 1000, Window: 10 * time.Minute}}},
 }
 

@@ -5,23 +5,26 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/limiter"
+	"tidegate/internal/enforce"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/route"
 	"tidegate/internal/testing/browsertest"
+	"tidegate/internal/testing/registrytest"
 )
 
-// commandsOf returns the commands of one part of a page. A command is a line of code that
+// commandsOf returns the commands of one part of a page, or of the whole page if heading is
+// empty. A command is a line of code that
 // begins with "$ ", with the lines that a backslash joins to it.
 func commandsOf(t *testing.T, page, heading string) []string {
 	t.Helper()
@@ -29,11 +32,14 @@ func commandsOf(t *testing.T, page, heading string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, part, found := strings.Cut(string(text), "\n"+heading+"\n")
-	if !found {
-		t.Fatalf("%s has no %q", page, heading)
+	part := string(text)
+	if heading != "" {
+		_, after, found := strings.Cut(part, "\n"+heading+"\n")
+		if !found {
+			t.Fatalf("%s has no %q", page, heading)
+		}
+		part, _, _ = strings.Cut(after, "\n## ")
 	}
-	part, _, _ = strings.Cut(part, "\n## ")
 	part = strings.ReplaceAll(part, "\\\n", "")
 	var commands []string
 	for line := range strings.Lines(part) {
@@ -82,16 +88,17 @@ func needCurl(t *testing.T) {
 	browsertest.Need(t, err, "install curl")
 }
 
-// startDocumented starts a dashboard with a plan of 1,000 calls an hour and a route rule
-// with reservations. It returns a shell for the commands of a page.
+// startDocumented starts a dashboard with a plan of 1,000 calls an hour and a route that
+// settles. It returns a shell for the commands of a page.
 func startDocumented(t *testing.T) (adminFunction, *shell) {
 	t.Helper()
 	needCurl(t)
 	a := startAdmin(t, buildAdmin(t), nil)
 	keys := registry.NewStore(a.client, apikey.Pepper(checkPepper))
 	_, err := keys.SaveSet(t.Context(), policy.Set{
-		Plans:  []policy.Plan{{Name: "free", Limits: []limiter.Limit{{Requests: 1000, Window: time.Hour}}}},
-		Routes: []policy.Route{{Name: "chat", Pattern: route.Pattern{Path: "/chat"}, Cost: 40, Settle: true}},
+		Plans: []policy.Plan{{Name: "free", Limits: registrytest.Limits("1,000 per hour")}},
+		Routes: []limits.Route{{Name: "chat", Match: []route.Pattern{{Path: "/chat"}}, Settle: true,
+			Cost: limits.Costs{Units: map[string]int64{limits.Cost: 40}}}},
 	}, byTest)
 	if err != nil {
 		t.Fatal(err)
@@ -101,40 +108,53 @@ func startDocumented(t *testing.T) (adminFunction, *shell) {
 	}}
 }
 
-// The commands for the JSON API and its reservations work as docs/api.md prints them.
+// The commands of docs/api.md work in the order in which it prints them, with the key that
+// they create, and with a call of that key to settle.
 func TestCommandsOfTheAPIPage(t *testing.T) {
-	_, s := startDocumented(t)
-	commands := append(commandsOf(t, "docs/api.md", "## Walkthrough"),
-		commandsOf(t, "docs/api.md", "## Reservations")...)
+	a, s := startDocumented(t)
+	commands := commandsOf(t, "docs/api.md", "")
 	if len(commands) < 10 {
 		t.Fatalf("%d commands", len(commands))
 	}
+	settled := false
 	for _, command := range commands {
+		settled = settled || strings.Contains(command, "tgr_…")
 		body, status := s.do(t, command)
 		if status != "" && !strings.HasPrefix(status, "20") {
 			t.Fatalf("%s: %s %s", command, status, body)
 		}
 		var created struct {
-			Key         struct{ ID string }
-			Reservation string
+			Key    struct{ ID string }
+			Secret string
 		}
-		if json.Unmarshal([]byte(body), &created) != nil {
-			continue
-		}
-		if created.Key.ID != "" {
+		if json.Unmarshal([]byte(body), &created) == nil && created.Key.ID != "" {
 			s.replace["8rF5qOfQUetu"] = created.Key.ID
-		}
-		if created.Reservation != "" {
-			s.replace["tgr_…"] = created.Reservation
+			s.replace["tgr_…"] = a.chat(t, created.Secret)
 		}
 	}
-	if s.replace["8rF5qOfQUetu"] == "" || s.replace["tgr_…"] == "" {
-		t.Errorf("no key or no reservation was created: %v", s.replace)
+	if s.replace["8rF5qOfQUetu"] == "" || !settled {
+		t.Errorf("no key was created or no call settled: %v", s.replace)
 	}
 }
 
-// Export, dry run and import work as docs/policies.md prints them. So do the rules for
-// the version, the reason and the parts that a file leaves out.
+// chat checks a call of the route that settles, and returns the text to settle it by.
+func (a adminFunction) chat(t *testing.T, key string) string {
+	t.Helper()
+	secret, err := apikey.Parse(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := enforce.NewChecker(a.client, apikey.Pepper(checkPepper)).Check(t.Context(), enforce.Call{
+		Kind: policy.APIKey, Subject: secret.ID(), Secret: secret,
+		Route: route.Call{Method: http.MethodPost, Path: "/chat"}}, nil)
+	if err != nil || result.Settlement == "" {
+		t.Fatalf("got %+v, %v, want a call to settle", result, err)
+	}
+	return result.Settlement
+}
+
+// Export, dry run and import work as docs/policies.md prints them. So does what it says
+// of the version, the reason and the parts that a file leaves out.
 func TestCommandsOfThePoliciesPage(t *testing.T) {
 	a, s := startDocumented(t)
 	s.definitions = fmt.Sprintf("DASHBOARD=%s TOKEN=%s\n", a.url, s.replace["tga_…"])

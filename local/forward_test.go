@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/testing/built"
 	"tidegate/internal/testing/registrytest"
@@ -84,9 +83,7 @@ func crossedLine(t *testing.T) string {
 	t.Helper()
 	f := startCheck(t, valkeytest.Start(t), nil)
 	registrytest.Save(t, f.store, byTest, func(set *policy.Set) {
-		set.Plans[0].Limits = []limiter.Limit{
-			{Requests: 2, Window: time.Hour, Notify: limiter.NewThresholds([]int{50})},
-		}
+		set.Plans[0].Limits = registrytest.Limits("2 per hour, notify at 50 %")
 	})
 	_, secret := f.newKey(t)
 	if _, allowed := f.invokeAll(t, []string{restEvent(secret.Reveal()),

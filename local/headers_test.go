@@ -16,7 +16,6 @@ import (
 
 	"github.com/akrylysov/algnhsa"
 
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/valkeytest"
@@ -45,9 +44,8 @@ func startSite(t *testing.T) *site {
 	check := startCheck(t, valkey,
 		tokens("IDENTITY_SOURCES", "key,jwt", "HTTP_API_RESPONSE", "simple", "HTTP_API_DENY", "context"))
 	registrytest.Save(t, check.store, byTest, func(set *policy.Set) {
-		set.PerIP.Limits = nil
-		set.Plans = append(set.Plans, policy.Plan{Name: "day",
-			Limits: []limiter.Limit{{Requests: 1, Window: 24 * time.Hour}}})
+		set.Limits = nil
+		set.Plans = append(set.Plans, policy.Plan{Name: "day", Limits: registrytest.Limits("1 per day")})
 	})
 	admin := startAdmin(t, buildAdmin(t), map[string]string{"VALKEY_URL": valkey})
 	l, err := listen(options{rest: "127.0.0.1:0", http: "127.0.0.1:0", admin: "127.0.0.1:0"})
@@ -181,11 +179,11 @@ var headerRows = map[string]headerRow{
 	"Retry-After": {map[string]string{"two 2": "", "two 3": "1 h", "day 2": "24 h"},
 		restHeader("Retry-After")},
 	"Ratelimit": {map[string]string{
-		"two 1": `"2 per 1 hour";r=1`, "two 2": `"2 per 1 hour";r=0`, "two 3": `"2 per 1 hour";r=0`,
+		"two 1": `"2 per hour";r=1`, "two 2": `"2 per hour";r=0`, "two 3": `"2 per hour";r=0`,
 		"malformed": "",
 	}, restHeader("RateLimit")},
 	"Ratelimit-Policy": {map[string]string{
-		"two 1": `"2 per 1 hour";q=2;w=3600`, "day 2": `"1 per 1 day";q=1;w=86400`,
+		"two 1": `"2 per hour";q=2;w=3600`, "day 2": `"1 per day";q=1;w=86400`,
 	}, restHeader("RateLimit-Policy")},
 	"Www-Authenticate": {map[string]string{"two 1": "", "malformed": `Bearer realm="tidegate"`, "two 3": ""},
 		restHeader("WWW-Authenticate")},

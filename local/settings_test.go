@@ -26,7 +26,7 @@ import (
 	"tidegate/internal/audit"
 	"tidegate/internal/enforce"
 	"tidegate/internal/journal"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/objects"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
@@ -121,15 +121,14 @@ func TestCheckSettings(t *testing.T) {
 	wantEffect(t, "LOG_LEVEL", strings.Contains(f.log.String(), `"msg":"denied"`), false)
 }
 
-// saveSettingsPolicy adds a plan that tokens name, reservations on all routes, and lets
+// saveSettingsPolicy adds a plan that tokens name, settlements on all routes, and lets
 // callers through while Valkey is unavailable.
 func (f *checkFunction) saveSettingsPolicy(t *testing.T) {
 	t.Helper()
 	registrytest.Save(t, f.store, byTest, func(set *policy.Set) {
 		set.Plans[0].Degraded = policy.Open
-		set.Plans = append(set.Plans, policy.Plan{Name: "five",
-			Limits: []limiter.Limit{{Requests: 5, Window: time.Hour}}})
-		set.Routes = []policy.Route{{Name: "all", Cost: 1, Settle: true, Pattern: route.Pattern{}}}
+		set.Plans = append(set.Plans, policy.Plan{Name: "five", Limits: registrytest.Limits("5 per hour")})
+		set.Routes = []limits.Route{{Name: "all", Match: []route.Pattern{{}}, Settle: true}}
 	})
 }
 
@@ -195,11 +194,11 @@ func (f *checkFunction) foreignCall(t *testing.T) string {
 }
 
 // settled returns the result of settling more than a second after the call.
-func (f *checkFunction) settled(t *testing.T, reservation string) error {
+func (f *checkFunction) settled(t *testing.T, text string) error {
 	t.Helper()
 	issued := f.now(t)
 	waiting.Until(t, "a second of Valkey's clock", func() bool { return f.now(t).Sub(issued) > time.Second })
-	_, err := enforce.NewChecker(f.client, apikey.Pepper(checkPepper)).Settle(t.Context(), reservation, 0)
+	_, err := enforce.NewChecker(f.client, apikey.Pepper(checkPepper)).Settle(t.Context(), text, nil)
 	return err
 }
 
@@ -270,7 +269,7 @@ func TestAdminSettings(t *testing.T) {
 		"ADMIN_PASSWORD_HASH": hashOf(t, firstPassword),
 		"ADMIN_USERS":         "vic:viewer:" + hashOf(t, otherPassword),
 		"ADMIN_NETWORKS":      "127.0.0.0/8", "OWNER_NETWORKS": "203.0.113.0/24", "BASE_PATH": "/prod",
-		"SESSION_IDLE": "1m", "SESSION_LIFETIME": "1h", "FOREIGN_KEYS": "true", "RESERVATION_LEASE": "24h",
+		"SESSION_IDLE": "1m", "SESSION_LIFETIME": "1h", "FOREIGN_KEYS": "true",
 		"JOURNAL": folder, "JOURNAL_RESTORE": "always", "JOURNAL_AWAY": "queue", "AUDIT_RETENTION": "744h",
 		"STAGE": "blue-stage", "RELEASE": "v1.2.3-4", "LOG_LEVEL": "error",
 		"EXAMPLE_URL":      "https://api.example.com/hello",
@@ -324,17 +323,6 @@ func TestAdminSettings(t *testing.T) {
 	made := call(http.MethodPost, "/api/v1/keys", `{"name":"old","plan":"two",
 		"value":"AbCdEfGhIjKlMnOpQrStUvWxYz0123456789abcd"}`, "application/json")
 	wantEffect(t, "FOREIGN_KEYS", made.status, http.StatusCreated)
-	var created struct{ Key struct{ ID string } }
-	if err := json.Unmarshal([]byte(made.body), &created); err != nil {
-		t.Fatalf("%v: %s", err, made.body)
-	}
-	reserved := call(http.MethodPost, "/api/v1/reservations",
-		fmt.Sprintf(`{"keyId":%q,"cost":1}`, created.Key.ID), "application/json")
-	var reservation struct{ Expires time.Time }
-	if err := json.Unmarshal([]byte(reserved.body), &reservation); err != nil {
-		t.Fatalf("%v: %s", err, reserved.body)
-	}
-	wantEffect(t, "RESERVATION_LEASE", time.Until(reservation.Expires) > 12*time.Hour, true)
 	replaceByFile(t, folder)
 	queued := call(http.MethodPost, "/api/v1/keys", `{"name":"a key","plan":"two"}`, "application/json")
 	wantEffect(t, "JOURNAL_AWAY", queued.status, http.StatusCreated)

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/testing/built"
 	"tidegate/internal/testing/registrytest"
@@ -57,10 +56,8 @@ func TestZonedLimitsWithoutZoneData(t *testing.T) {
 	}
 	call(f)
 	registrytest.Save(t, f.store, byTest, func(set *policy.Set) {
-		day := []limiter.Limit{{Requests: 1000, Algorithm: limiter.FixedWindow, Calendar: limiter.Day,
-			Zone: "Europe/Berlin"}}
-		set.Routes = []policy.Route{{Name: "all", Cost: 1, PerKey: day, PerIP: day, Shared: day}}
-		set.Global.Limits = day
+		const day = "1,000 per calendar day (Europe/Berlin), "
+		set.Limits = registrytest.Limits(day+"each caller", day+"each address", day+"together")
 	})
 	call(f)
 	f.Close()

@@ -42,6 +42,19 @@ func Save[Edit any](t testing.TB, s policies[Edit], edit Edit, change func(*poli
 	return saved
 }
 
+// Limits parses limits in words, such as "10 per minute, on search". It panics if one is
+// wrong.
+func Limits(words ...string) []limits.Limit {
+	list := make([]limits.Limit, len(words))
+	for i, text := range words {
+		var err error
+		if list[i], err = limits.Parse(text); err != nil {
+			panic(err)
+		}
+	}
+	return list
+}
+
 // Plan returns a change for Save that gives a plan these limits. It adds a plan that does
 // not exist.
 func Plan(name string, list ...limits.Limit) func(*policy.Set) {
