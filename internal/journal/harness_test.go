@@ -13,7 +13,7 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/objects"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
@@ -92,7 +92,7 @@ func (w *world) plan(t testing.TB, requests int64) {
 	set := must(w.keys.Set(t.Context()))(t)
 	next := *set
 	next.Plans = []policy.Plan{{Name: "free",
-		Limits: []limiter.Limit{{Requests: requests, Window: time.Minute}}}}
+		Limits: []limits.Limit{{Requests: requests, Window: time.Minute}}}}
 	if len(set.Plans) > 0 {
 		next.Plans[0].Number = set.Plans[0].Number
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"tidegate/internal/limits"
 	"tidegate/internal/route"
 )
 
@@ -20,9 +21,9 @@ func TestLongLists(t *testing.T) {
 	}{
 		"plans": {MaxPlans, func(s *Set, name string) { s.Plans = append(s.Plans, Plan{Name: name}) },
 			"an override"},
-		"routes": {MaxRoutes, func(s *Set, name string) {
-			s.Routes = append(s.Routes, Route{Name: name, Pattern: route.Pattern{Path: "/" + name}})
-		}, "patterns with *"},
+		"routes": {limits.MaxRoutes, func(s *Set, name string) {
+			s.Routes = append(s.Routes, limits.Route{Name: name, Match: []route.Pattern{{Path: "/" + name}}})
+		}, "several patterns"},
 		"groupOverrides": {MaxGroupOverrides, func(s *Set, name string) {
 			if s.GroupOverrides == nil {
 				s.GroupOverrides = map[string]Override{}
@@ -40,7 +41,7 @@ func TestLongLists(t *testing.T) {
 			t.Errorf("%d of %s: got %q, want no problem", c.most, field, got)
 		}
 		c.add(&s, "more")
-		want := fmt.Sprintf("%d given: must be at most %d. ", c.most+1, c.most)
+		want := fmt.Sprintf("%d given: must be at most %d", c.most+1, c.most)
 		if got := problemOf(s, field); !strings.HasPrefix(got, want) || !strings.Contains(got, c.advice) {
 			t.Errorf("%s: got %q, want %q and advice with %q", field, got, want, c.advice)
 		}

@@ -280,8 +280,8 @@ func TestUnavailableShard(t *testing.T) {
 	servers[1].Silence()
 	ctx, cancel := context.WithTimeout(t.Context(), waiting.Timeout)
 	defer cancel()
-	used, err := w.Usage(ctx, set, []policy.Key{key})
-	if err != nil || used[0].Limits[0].Used() != 2 {
+	used, err := w.checker.Usage(ctx, set, []policy.Key{key})
+	if err != nil || used[0][0].Used() != 2 {
 		t.Errorf("usage: got %+v, %v; want 2 used", used, err)
 	}
 	next := *set

@@ -9,11 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/valkey-io/valkey-go"
-
+	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
-	"tidegate/internal/route"
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/valkeytest"
@@ -22,9 +21,14 @@ import (
 // createInGroup creates a key in a group.
 func (w *world) createInGroup(t *testing.T, name, group string) policy.Key {
 	t.Helper()
-	n := policy.NewKey{Name: name, Env: "test", Plan: "free", Group: group}
-	k, _ := registrytest.Create(t, w, byTest, n)
+	k, _ := w.createGrouped(t, name, group)
 	return k
+}
+
+func (w *world) createGrouped(t *testing.T, name, group string) (policy.Key, apikey.Secret) {
+	t.Helper()
+	n := policy.NewKey{Name: name, Env: "test", Plan: "free", Group: group}
+	return registrytest.Create(t, w, byTest, n)
 }
 
 func (w *world) regroup(t *testing.T, k policy.Key, group string) policy.Key {
@@ -131,32 +135,33 @@ func TestRestoredGroups(t *testing.T) {
 	}
 }
 
-// ResetGroup deletes a group's counts of every plan, with an audit entry. The counts of
-// other groups stay.
+// A reset sets the counts of a group to zero, of the plans' limits and the policy's, with an
+// audit entry. The counts of its keys and of other groups stay.
 func TestResetGroup(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
-		w.plan(t, "free", perMinute(10)...)
-		w.plan(t, "pro", perMinute(10)...)
-		w.createInGroup(t, "a", "acme")
-		w.createInGroup(t, "b", "zebra")
-		state := func(group string, plan int) string {
-			return keyspace.Of(policy.GroupID(group), policy.GroupState(plan))
-		}
-		for _, name := range []string{state("acme", 1), state("acme", 2), state("zebra", 1)} {
-			set := w.client.B().Set().Key(name).Value("x").Build()
-			if err := w.client.Do(t.Context(), set).Error(); err != nil {
-				t.Fatal(err)
+		w.save(t, func(s *policy.Set) {
+			of := func(who limits.Who) limits.Limit {
+				return limits.Limit{Requests: 1, Window: time.Minute, Who: who}
 			}
-		}
+			s.Plans = []policy.Plan{{Name: "free", Limits: []limits.Limit{of(limits.EachGroup)}}}
+			s.Limits = perMinute(9)
+			s.Limits[0].Who = limits.EachCaller
+		})
+		k, secret := w.createGrouped(t, "a", "acme")
+		_, other := w.createGrouped(t, "b", "zebra")
+		w.expect(t, call(secret), "yn")
+		w.expect(t, call(other), "yn")
 		if err := w.ResetGroup(t.Context(), "acme", byTest); err != nil {
 			t.Fatal(err)
 		}
-		for name, want := range map[string]bool{state("acme", 1): false, state("acme", 2): false,
-			state("zebra", 1): true} {
-			err := w.client.Do(t.Context(), w.client.B().Get().Key(name).Build()).Error()
-			if valkey.IsValkeyNil(err) == want {
-				t.Errorf("%s: got %v, want it stored %t", name, err, want)
-			}
+		if used := w.used(t, k); !slices.Equal(used, []int64{1, 0}) {
+			t.Errorf("after the reset: got %v, want 1 of the caller and 0 of the group", used)
+		}
+		w.expect(t, call(secret), "yn")
+		w.expect(t, call(other), "n")
+		key := w.client.B().Pttl().Key(resetKey(policy.GroupID("acme"))).Build()
+		if ttl := must(w.client.Do(t.Context(), key).AsInt64()); ttl <= limits.MaxWindow.Milliseconds() {
+			t.Errorf("the reset is stored for %d ms, want longer than any window", ttl)
 		}
 		entries := w.recorded(t, policy.GroupID("acme"))
 		if len(entries) != 1 || entries[0].Action != audit.GroupReset || entries[0].Name != "acme" {
@@ -184,7 +189,7 @@ func TestEndedGroupOverride(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		set.Routes = []policy.Route{{Name: "dear", Pattern: route.Pattern{Path: "/x"}, Cost: 5}}
+		set.Routes = []limits.Route{routeOf("dear", "/x", 5)}
 		_, err = w.SaveSet(t.Context(), *set, byTest)
 		return err
 	}

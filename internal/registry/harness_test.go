@@ -13,7 +13,7 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
 	"tidegate/internal/enforce"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
 	"tidegate/internal/store/acl"
@@ -61,8 +61,8 @@ func onEveryServer(t *testing.T, test func(*testing.T, *world)) {
 	storetest.OnEveryServer(t, func(t *testing.T, url string) { test(t, open(t, url)) })
 }
 
-func perMinute(requests int64) []limiter.Limit {
-	return []limiter.Limit{{Requests: requests, Window: time.Minute}}
+func perMinute(requests int64) []limits.Limit {
+	return []limits.Limit{{Requests: requests, Window: time.Minute}}
 }
 
 // save changes the policy set and saves it.
@@ -72,9 +72,9 @@ func (w *world) save(t testing.TB, change func(*policy.Set)) *policy.Set {
 }
 
 // plan saves a plan with this name and these limits.
-func (w *world) plan(t testing.TB, name string, limits ...limiter.Limit) {
+func (w *world) plan(t testing.TB, name string, list ...limits.Limit) {
 	t.Helper()
-	w.save(t, registrytest.Plan(name, limits...))
+	w.save(t, registrytest.Plan(name, list...))
 }
 
 func (w *world) create(t testing.TB, name, plan string) (policy.Key, apikey.Secret) {
@@ -120,6 +120,22 @@ func (w *world) expect(t testing.TB, c enforce.Call, want string) enforce.Result
 
 func describe(c enforce.Result) string {
 	return fmt.Sprintf("%+v", c)
+}
+
+// used returns what the key's limits count.
+func (w *world) used(t testing.TB, k policy.Key) (used []int64) {
+	t.Helper()
+	set := must(w.Set(t.Context()))
+	for _, l := range must(w.checker.Usage(t.Context(), set, []policy.Key{k}))[0] {
+		used = append(used, l.Used())
+	}
+	return used
+}
+
+// route returns a route of all calls of a path.
+func routeOf(name, path string, cost int64) limits.Route {
+	return limits.Route{Name: name, Match: []route.Pattern{{Path: path}},
+		Cost: limits.Costs{Units: map[string]int64{limits.Cost: cost}}}
 }
 
 func must[T any](v T, err error) T {

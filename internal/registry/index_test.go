@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/testing/valkeytest"
 )
@@ -274,8 +275,14 @@ var listOracles = map[Query]func(*policy.Set, policy.Key) bool{
 	{Tag: "a:b é"}:     func(_ *policy.Set, k policy.Key) bool { return slices.Contains(k.Tags, "a:b é") },
 	{List: Shadowed}: func(set *policy.Set, k policy.Key) bool {
 		p, _ := set.Plan(k.Plan)
-		return p.Mode == policy.Shadow || k.Override != nil && k.Override.Limits[0].Shadow
+		return p.Limits[0].Shadow || k.Override != nil && k.Override.Limits[0].Shadow
 	},
+}
+
+func inShadow(requests int64) []limits.Limit {
+	list := perMinute(requests)
+	list[0].Shadow = true
+	return list
 }
 
 func (w *world) wantAllListed(t *testing.T, when string, ids []string) {
@@ -285,13 +292,13 @@ func (w *world) wantAllListed(t *testing.T, when string, ids []string) {
 	}
 }
 
-// mixedKeys creates n keys in every state, of a plan in shadow mode and of another. It
+// mixedKeys creates n keys in every state, of a plan in shadow and of another. It
 // returns their ids.
 func (w *world) mixedKeys(t *testing.T, n int) []string {
 	t.Helper()
 	w.plan(t, "free", perMinute(10)...)
 	w.save(t, func(s *policy.Set) {
-		s.Plans = append(s.Plans, policy.Plan{Name: "watched", Limits: perMinute(5), Mode: policy.Shadow})
+		s.Plans = append(s.Plans, policy.Plan{Name: "watched", Limits: inShadow(5)})
 	})
 	ids := make([]string, n)
 	for i := range n {
@@ -316,7 +323,7 @@ func (w *world) mixedKeys(t *testing.T, n int) []string {
 }
 
 // Every list has the keys of its oracle, before and after edits of keys and of the plans'
-// modes.
+// limits.
 func TestListsFollowEdits(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
 		ids := w.mixedKeys(t, 10)
@@ -334,19 +341,19 @@ func TestListsFollowEdits(t *testing.T) {
 			}))
 		}
 		w.wantAllListed(t, "edited", ids)
-		w.save(t, func(s *policy.Set) { s.Plans[0].Mode, s.Plans[1].Mode = policy.Shadow, policy.Enforce })
+		w.save(t, func(s *policy.Set) { s.Plans[0].Limits, s.Plans[1].Limits = inShadow(10), perMinute(5) })
 		w.wantAllListed(t, "plans changed", ids)
 	})
 }
 
-// Shadowed has callers that have a plan in shadow mode by default, who are not in that
+// Shadowed has callers that have a plan in shadow by default, who are not in that
 // plan's list.
 func TestShadowedCallersByDefaultPlan(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "free", perMinute(10)...)
 	id := w.TokenCaller("issuer", "somebody")
 	must(w.Adopt(t.Context(), policy.Token, id, "somebody", nil, byTest))
-	w.save(t, func(s *policy.Set) { s.TokenPlan, s.Plans[0].Mode = "free", policy.Shadow })
+	w.save(t, func(s *policy.Set) { s.TokenPlan, s.Plans[0].Limits = "free", inShadow(10) })
 	if got := w.rows(t, Query{List: Shadowed}); got[id] != 1 {
 		t.Errorf("got %v, want %s", got, id)
 	}

@@ -12,7 +12,7 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
 	"tidegate/internal/enforce"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/route"
@@ -43,21 +43,23 @@ var pepper = apikey.Pepper(strings.Repeat("pepper!!", 4))
 
 // fullPolicySet has every kind of limit, so that a check makes every kind of step.
 func fullPolicySet() policy.Set {
-	perHour := func(n int64) []limiter.Limit { return []limiter.Limit{{Requests: n, Window: time.Hour}} }
+	list := func(texts ...string) (all []limits.Limit) {
+		for _, text := range texts {
+			l, err := limits.Parse(text)
+			if err != nil {
+				panic(err)
+			}
+			all = append(all, l)
+		}
+		return all
+	}
 	return policy.Set{
-		Plans: []policy.Plan{{
-			Name: "free", Limits: []limiter.Limit{
-				{Requests: 2, Window: time.Minute},
-				{Requests: 5, Window: time.Hour, Algorithm: limiter.Counter},
-				{Requests: 9, Window: time.Hour, Algorithm: limiter.TokenBucket},
-			},
-		}},
-		Routes: []policy.Route{{
-			Name: "orders", Pattern: route.Pattern{Path: "/orders"}, Cost: 1, PerKey: perHour(50),
-			PerIP: perHour(60), Shared: perHour(70),
-		}},
-		PerIP:  policy.Scope{Limits: perHour(80)},
-		Global: policy.Scope{Limits: perHour(90)},
+		Plans: []policy.Plan{{Name: "free", Limits: list("2 per minute", "5 per hour, counter",
+			"9 per hour, token bucket", "40 per calendar day", "100 per hour, shadow")}},
+		Limits: list("50 per hour, on orders, each caller", "60 per hour, on orders, each address",
+			"70 per hour, on orders, together", "80 per hour, each address", "90 per hour, together",
+			"95 per hour, on orders, each caller and {id}"),
+		Routes: []limits.Route{{Name: "orders", Match: []route.Pattern{{Path: "/orders/{id}"}}}},
 	}
 }
 
@@ -74,7 +76,7 @@ func TestUsersCanDoTheirWork(t *testing.T) {
 		usage.NewRecorder(usage.Options{}, func() time.Time { return now })
 	call := enforce.Call{
 		Kind: policy.APIKey, Subject: secret.ID(), Secret: secret, Address: netip.MustParseAddr("192.0.2.1"),
-		Route: route.Call{API: "api", Stage: "prod", Method: "GET", Path: "/orders"},
+		Route: route.Call{API: "api", Stage: "prod", Method: "GET", Path: "/orders/7"},
 	}
 	if err := check.Probe(t.Context(), call); err != nil {
 		t.Errorf("probe: %v", err)
@@ -112,7 +114,10 @@ func checkReads(t *testing.T, admin *registry.Store, client valkey.Client, set *
 	for name, read := range map[string]func() error{
 		"list":   func() error { _, err := admin.List(t.Context(), set, registry.Query{}); return err },
 		"counts": func() error { _, err := admin.PlanCounts(t.Context(), set); return err },
-		"usage":  func() error { _, err := admin.Usage(t.Context(), set, []policy.Key{key}); return err },
+		"usage": func() error {
+			_, err := enforce.NewChecker(client, pepper).Usage(t.Context(), set, []policy.Key{key})
+			return err
+		},
 		"audit":  func() error { _, err := admin.Audit().List(t.Context(), audit.Query{}); return err },
 		"verify": func() error { _, err := admin.Audit().Verify(t.Context()); return err },
 		"series": func() error {
