@@ -6,11 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
-	"time"
-
-	"tidegate/internal/limiter"
-	"tidegate/internal/policy"
-	"tidegate/internal/route"
 )
 
 // claims are headers in which a client may claim another address.
@@ -24,10 +19,7 @@ func TestAttackForgedAddresses(t *testing.T) {
 	a, i := attack(t, "forged client addresses",
 		"7 headers that claim another address with every call, and changing addresses of one IPv6 "+
 			"network, at a limit of 2 for each address, on both APIs")
-	i.rules(t, policy.Route{
-		Name: "by address", Pattern: route.Pattern{Path: "/by-address"}, Cost: 1,
-		PerIP: []limiter.Limit{{Requests: 2, Window: time.Hour}},
-	})
+	i.route(t, "by-address", 1, "2 per hour, on by-address, each address")
 	_, secret := i.key(t, wide)
 	for api, c := range map[string]struct {
 		target target

@@ -26,9 +26,10 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
+	"tidegate/internal/route"
 	"tidegate/internal/store"
 	"tidegate/internal/store/acl"
 	"tidegate/internal/testing/built"
@@ -252,25 +253,31 @@ func (i *installation) savePolicy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	plenty := []limiter.Limit{{Requests: 10_000_000, Window: time.Hour}}
-	set.Plans = []policy.Plan{{Name: wide, Limits: plenty}}
+	set.Plans = []policy.Plan{{Name: wide, Limits: registrytest.Limits("10,000,000 per hour")}}
 	set.TokenPlan, set.AddressPlan = wide, wide
 	set.Deny = []netip.Prefix{netip.PrefixFrom(netip.MustParseAddr(refusedAddress), 32)}
 	_, err = i.store.SaveSet(ctx, *set, suiteEdit)
 	return err
 }
 
-// edit changes the policies. Tests add their own rules and leave those of other tests
-// unchanged.
+// edit changes the policies. Tests add their own routes and limits, and leave those of
+// other tests unchanged.
 func (i *installation) edit(t testing.TB, change func(*policy.Set)) {
 	t.Helper()
 	registrytest.Save(t, i.store, suiteEdit, change)
 }
 
-// rules adds route rules to the policies.
-func (i *installation) rules(t testing.TB, rules ...policy.Route) {
+// route adds a route with one path, the cost of its calls, and the limits in words. Calls
+// that cost more than 1 are settled.
+func (i *installation) route(t testing.TB, name string, cost int64, words ...string) {
 	t.Helper()
-	i.edit(t, func(s *policy.Set) { s.Routes = append(s.Routes, rules...) })
+	i.edit(t, func(s *policy.Set) {
+		s.Routes = append(s.Routes, limits.Route{
+			Name: name, Match: []route.Pattern{{Path: "/" + name}}, Settle: cost > 1,
+			Cost: limits.Costs{Units: map[string]int64{limits.Cost: cost}},
+		})
+		s.Limits = append(s.Limits, registrytest.Limits(words...)...)
+	})
 }
 
 func (i *installation) key(t testing.TB, plan string) (policy.Key, string) {

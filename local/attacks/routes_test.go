@@ -181,15 +181,15 @@ func TestAttackClosedRoutes(t *testing.T) {
 	a, i := attack(t, "routes that a key does not open",
 		"29 spellings of closed paths, and other methods of open ones, with the list on the key and on "+
 			"its plan, on both APIs")
-	allow := []route.Pattern{{Method: "GET", Path: "/open/*"}}
+	opens := []route.Pattern{{Method: "GET", Path: "/open/*"}}
 	i.edit(t, func(s *policy.Set) {
 		plan, _ := s.Plan(wide)
-		plan.Number, plan.Name, plan.Allow = 0, "narrow", allow
+		plan.Number, plan.Name, plan.Opens = 0, "narrow", opens
 		s.Plans = append(s.Plans, plan)
 	})
 	k, byKey := i.key(t, wide)
 	if _, err := i.store.Update(t.Context(), k.ID, k.Version, "key.edit", suiteEdit, func(k *policy.Key) {
-		k.Allow = allow
+		k.Opens = opens
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -11,21 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
-	"tidegate/internal/route"
 	"tidegate/internal/testing/registrytest"
 )
 
 // floodTime is how long each flood lasts.
 const floodTime = 2 * time.Second
-
-// sharedRule is a rule whose limits apply to all callers of a path together.
-func sharedRule(path string, cost int64, limits ...limiter.Limit) policy.Route {
-	return policy.Route{
-		Name: path, Pattern: route.Pattern{Path: path}, Cost: cost, Settle: cost > 1, Shared: limits,
-	}
-}
 
 // banned returns a key that is banned for an hour.
 func (i *installation) banned(t testing.TB) string {
@@ -106,13 +97,13 @@ func (i *installation) exhausted(t *testing.T) string {
 	t.Helper()
 	k, secret := i.key(t, wide)
 	const cost = 4000
-	path := "/spent-" + k.ID
-	i.rules(t, policy.Route{Name: path, Pattern: route.Pattern{Path: path}, Cost: cost})
-	own := &policy.Override{Limits: []limiter.Limit{{Requests: cost, Window: time.Hour}}, Reason: "spent"}
+	name := "spent-" + k.ID
+	i.route(t, name, cost)
+	own := &policy.Override{Limits: registrytest.Limits("4,000 per hour"), Reason: "spent"}
 	if _, err := registrytest.Override(t.Context(), i.store, k.ID, k.Version, own, suiteEdit); err != nil {
 		t.Fatal(err)
 	}
-	if got := i.rest.get(t, path, "x-api-key", secret); got.status != http.StatusOK {
+	if got := i.rest.get(t, "/"+name, "x-api-key", secret); got.status != http.StatusOK {
 		t.Fatalf("the first call: %d %s", got.status, got.body)
 	}
 	return secret
@@ -159,18 +150,20 @@ func TestAttackSharedLimitsFlooded(t *testing.T) {
 		"16 threads of the same callers at limits of 20,000, of 1,000,000 at cost 4,000, of 5 and of "+
 			"10 at cost 5 per 10 s, while a customer calls")
 	for n, c := range []struct {
-		limit limiter.Limit
+		rate  string
 		cost  int64
 		calls int // legitimate ones
 	}{
-		{limiter.Limit{Requests: 20_000, Window: 5 * time.Minute}, 1, 10},
-		{limiter.Limit{Requests: 1_000_000, Window: 5 * time.Minute}, 4000, 10},
-		{limiter.Limit{Requests: 5, Window: 10 * time.Second}, 1, 4},
-		{limiter.Limit{Requests: 10, Window: 10 * time.Second}, 5, 2},
+		{"20,000 per 5 minutes", 1, 10},
+		{"1,000,000 per 5 minutes", 4000, 10},
+		{"5 per 10 seconds", 1, 4},
+		{"10 per 10 seconds", 5, 2},
 	} {
-		t.Run(fmt.Sprintf("%s, cost %d of %s", c.limit.Algorithm, c.cost, c.limit), func(t *testing.T) {
-			path := fmt.Sprintf("/flooded-%d", n)
-			i.rules(t, sharedRule(path, c.cost, c.limit))
+		t.Run(fmt.Sprintf("cost %d of %s", c.cost, c.rate), func(t *testing.T) {
+			name := fmt.Sprintf("flooded-%d", n)
+			words, path := fmt.Sprintf("%s, on %s, together", c.rate, name), "/"+name
+			limit := registrytest.Limits(words)[0]
+			i.route(t, name, c.cost, words)
 			callers := i.refusedCallers(t)
 			_, secret := i.key(t, wide)
 			f := i.flood(t, path, callers)
@@ -181,14 +174,14 @@ func TestAttackSharedLimitsFlooded(t *testing.T) {
 				<-tick.C
 				a.probe()
 				got := i.rest.get(t, path, "x-api-key", secret)
-				want := c.limit.Requests - int64(call+1)*c.cost
+				want := limit.Requests - int64(call+1)*c.cost
 				if got.status != http.StatusOK {
 					t.Errorf("legitimate call %d: %d, Retry-After %s", call+1, got.status,
 						got.header.Get("Retry-After"))
 					seen = append(seen, "denied")
 					continue
 				}
-				left, long := got.remaining(t, "route-all"), c.limit.Window > time.Minute
+				left, long := got.remaining(t, c.rate+" on"), limit.Window > time.Minute
 				if seen = append(seen, fmt.Sprint(left)); left < want || long && left > want {
 					t.Errorf("legitimate call %d finds %d left, want %d", call+1, left, want)
 				}

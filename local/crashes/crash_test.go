@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -327,7 +327,7 @@ func (w *world) addPlans(clients []*client) {
 	}
 	for _, c := range clients {
 		set.Plans = append(set.Plans, policy.Plan{Name: c.plan.name,
-			Limits: []limiter.Limit{{Requests: 1, Window: time.Hour}}})
+			Limits: registrytest.Limits("1 per hour")})
 	}
 	if _, err := w.keys.SaveSet(w.t.Context(), *set, byTest); err != nil {
 		w.t.Fatal(err)

@@ -26,12 +26,12 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
 	"tidegate/internal/journal"
-	"tidegate/internal/limiter"
 	"tidegate/internal/objects"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
 	"tidegate/internal/testing/built"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/s3test"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
@@ -97,7 +97,7 @@ func fill(t *testing.T, url string, journalStore journal.Store) *world {
 	w.journal = journal.New(journalStore, client, audit.NewKey(pepper), false, slog.New(slog.DiscardHandler))
 	w.keys.Audit().UseJournal(w.journal)
 	w.tokens.Audit().UseJournal(w.journal)
-	plan := policy.Plan{Name: "free", Limits: []limiter.Limit{{Requests: 2, Window: time.Hour}}}
+	plan := policy.Plan{Name: "free", Limits: registrytest.Limits("2 per hour")}
 	if _, err := w.keys.SaveSet(t.Context(), policy.Set{Plans: []policy.Plan{plan}}, byTest); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,6 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/journal"
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/registrytest"
@@ -46,7 +45,7 @@ func (w *world) callers(each int) map[string][]caller {
 	made := map[string][]caller{}
 	for _, degraded := range []policy.Degraded{policy.Open, policy.Closed} {
 		set.Plans = append(set.Plans, policy.Plan{Name: string(degraded), Degraded: degraded,
-			Limits: []limiter.Limit{{Requests: requests, Window: time.Hour}}})
+			Limits: registrytest.Limits(fmt.Sprint(requests, " per hour"))})
 	}
 	if _, err := w.keys.SaveSet(w.t.Context(), *set, byTest); err != nil {
 		w.t.Fatal(err)

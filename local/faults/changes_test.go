@@ -9,31 +9,24 @@ import (
 	"time"
 
 	"tidegate/internal/audit"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/registrytest"
 )
 
 // quota is the number of calls that a caller of TestChangesWhileSlotsMove may make a day.
 // burst makes it spend them slowly.
-const quota = 20
+const quota, burst = 20, "5 per second"
 
-var burst = limiter.Limit{Requests: 5, Window: time.Second}
-
-// quotas returns lists of limits with the quota in every algorithm. Each algorithm knows the
-// calls that the others count in a day.
-func quotas() [][]limiter.Limit {
-	var lists [][]limiter.Limit
-	for _, l := range []limiter.Limit{{CountDenied: true}, {}, {Algorithm: limiter.FixedWindow},
-		{Algorithm: limiter.FixedWindow, Calendar: limiter.Day}, {Algorithm: limiter.Counter}, {},
-		{Algorithm: limiter.TokenBucket}} {
-		l.Requests = quota
-		if l.Calendar == limiter.NoCalendar {
-			l.Window = 24 * time.Hour
-		}
-		lists = append(lists, []limiter.Limit{burst, l})
-	}
-	return lists
+// quotas are lists of limits that read one log, so each knows the calls that were counted
+// under the others.
+var quotas = [][]limits.Limit{
+	registrytest.Limits(burst, "20 per day, denied calls count", "20 per day"),
+	registrytest.Limits(burst, "20 per 2 days"),
+	registrytest.Limits("4 per second", "20 per day", "20 per day, counter"),
+	registrytest.Limits(burst, "20 per hour", "100 per 30 days"),
+	registrytest.Limits("5 per second, shadow", burst, "20 per day, fixed window", "20 per 12 hours"),
 }
 
 // between is a time of a load.
@@ -78,17 +71,15 @@ func spent(t *testing.T, outcomes []outcome, caller int, limited, counting []bet
 func TestChangesWhileSlotsMove(t *testing.T) {
 	skipUnlessFaults(t)
 	w := cluster(t)
-	gold := []limiter.Limit{burst, {Requests: quota, Window: 24 * time.Hour}}
-	slow := []limiter.Limit{{Requests: 2, Window: time.Second}}
+	gold, slow := registrytest.Limits(burst, "20 per day"), registrytest.Limits("2 per second")
 	w.save(t, func(s *policy.Set) {
-		s.Plans = []policy.Plan{{Name: "edited", Limits: quotas()[0]}, {Name: "gold", Limits: gold},
+		s.Plans = []policy.Plan{{Name: "edited", Limits: quotas[0]}, {Name: "gold", Limits: gold},
 			{Name: "silver", Limits: slow}}
 	})
 	f := startFleet(t, w.url, fleetOptions{environments: 2, timeout: calm,
 		env: map[string]string{"DENY_CACHE": "0s"}})
 	// One third is of an edited plan, one third gets overrides, one third changes its plan.
 	callers := w.callers(t, 12, "edited", "gold", "gold")
-	day := time.Now().UTC().YearDay()
 	l := &load{fleet: f, callers: callers, rate: 300, workers: 2}
 	l.begin(t)
 	times := make([][]between, len(callers)) // of gold without an override
@@ -96,8 +87,8 @@ func TestChangesWhileSlotsMove(t *testing.T) {
 	const changes = 32
 	for i := range changes {
 		during(t, 300*time.Millisecond)
-		w.save(t, func(s *policy.Set) { s.Plans[0].Limits = quotas()[i%len(quotas())] })
-		moveSlot(t, w, keyspace.State(callers[i%len(callers)].key.ID))
+		w.save(t, func(s *policy.Set) { s.Plans[0].Limits = quotas[i%len(quotas)] })
+		moveSlot(t, w, keyspace.Record(callers[i%len(callers)].key.ID))
 		agreed(t, w)
 		for c := range callers {
 			if c%3 == 0 {
@@ -123,9 +114,6 @@ func TestChangesWhileSlotsMove(t *testing.T) {
 	outcomes := l.end()
 	all := tallyOf(outcomes)
 	all.requireUndegraded(t)
-	if time.Now().UTC().YearDay() != day {
-		t.Skip("the quotas of a calendar day began anew")
-	}
 	ever := []between{{0, time.Hour}}
 	var most [3]int
 	for c := range callers {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/store/keyspace"
@@ -57,6 +56,17 @@ func (d damaged) call(t *testing.T, secret apikey.Secret) bool {
 	return o.status == 200
 }
 
+// state returns the name of the caller's only log.
+func (d damaged) state(t *testing.T) string {
+	t.Helper()
+	names, err := d.admin.Do(t.Context(), d.admin.B().Keys().Pattern(
+		keyspace.Of(d.caller.key.ID, "s")+"*").Build()).AsStrSlice()
+	if err != nil || len(names) != 1 {
+		t.Fatalf("got the states %q, %v, want one", names, err)
+	}
+	return names[0]
+}
+
 // spoil replaces the value of a key, and returns it.
 func (d damaged) spoil(t *testing.T, name string, with func(string) []string) (value string) {
 	t.Helper()
@@ -92,7 +102,7 @@ func TestDamage(t *testing.T) {
 	skipUnlessFaults(t)
 	const limit = 5
 	w := single(t)
-	w.plans(t, limiter.Limit{Requests: limit, Window: time.Hour})
+	w.plans(t, fmt.Sprint(limit, " per hour"))
 	f := startFleet(t, w.url, fleetOptions{environments: 2, timeout: calm,
 		env: map[string]string{"DENY_CACHE": "0s"}})
 	revoked := w.key(t, "open")
@@ -113,7 +123,7 @@ func TestDamage(t *testing.T) {
 				d.call(t, d.secret)
 			}
 			id := d.caller.key.ID
-			name := map[string]string{"state": keyspace.State(id), "record": keyspace.Record(id),
+			name := map[string]string{"state": d.state(t), "record": keyspace.Record(id),
 				"copy": policyset.CopyKey(keyspace.BucketOf(id))}[what]
 			value := d.spoil(t, name, kind.spoil)
 			admitted := 0

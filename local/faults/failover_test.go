@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/limiter"
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/waiting"
 )
@@ -27,7 +26,7 @@ const (
 func failover(t *testing.T, w *world, o fleetOptions, harm func(*load)) (outcomes []outcome,
 	at time.Duration, f *fleet) {
 	t.Helper()
-	w.plans(t, limiter.Limit{Requests: perSecond, Window: time.Second})
+	w.plans(t, fmt.Sprint(perSecond, " per second"))
 	f = startFleet(t, w.url, o)
 	l := &load{fleet: f, callers: w.callers(t, callerCount, "closed", "open", "local"), rate: callRate,
 		workers: o.environments}
@@ -171,7 +170,7 @@ func TestLaggingReplica(t *testing.T) {
 	skipUnlessFaults(t)
 	const limit = 400
 	w := cluster(t)
-	w.plans(t, limiter.Limit{Requests: limit, Window: time.Hour})
+	w.plans(t, fmt.Sprint(limit, " per hour"))
 	f := startFleet(t, w.url, deployedFleet())
 	callers := w.callers(t, 30, "closed")
 	l := &load{fleet: f, callers: callers, rate: 1_000, workers: environments}
@@ -254,7 +253,7 @@ func lostCounts(
 func TestEverythingDown(t *testing.T) {
 	skipUnlessFaults(t)
 	w := cluster(t)
-	w.plans(t, limiter.Limit{Requests: 50, Window: time.Minute})
+	w.plans(t, "50 per minute")
 	f := startFleet(t, w.url, fleetOptions{environments: 1, timeout: deployed})
 	known := w.callers(t, 3, "closed", "open", "local")
 	unregistered, revoked := w.key(t, "open"), w.key(t, "open")

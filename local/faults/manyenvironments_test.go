@@ -15,7 +15,6 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/store"
 	"tidegate/internal/store/acl"
@@ -52,7 +51,7 @@ func newLight(t *testing.T, url string) *decide.Decider {
 	if err := checker.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return decide.NewDecider(light{checker}, decide.Settings{Pepper: apikey.Pepper(pepper),
+	return decide.NewDecider(light{checker}, decide.Settings{
 		CallerCache: time.Hour, Sectors: 16}, time.Now)
 }
 
@@ -107,7 +106,7 @@ func TestManyEnvironmentsClusterDown(t *testing.T) {
 	const size, refused, whole, slice = 500, 3 * time.Second, 2 * time.Second, 100 * time.Millisecond
 	cache := valkeytest.StartServerless(t)
 	w := newWorld(t, []string{cache.URL()}, "")
-	w.plans(t, limiter.Limit{Requests: allowance, Window: 24 * time.Hour})
+	w.plans(t, fmt.Sprint(allowance, " per day"))
 	user := valkeytest.As(t, cache.URL(), "check", acl.Rules(acl.Check()))
 	c := startCrowd(t, user, size, w.callers(t, 40, "open"))
 	during(t, 2*time.Second)

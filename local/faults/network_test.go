@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/limiter"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -19,7 +18,7 @@ const allowance = 100_000
 func oneServer(t *testing.T, settings ...string) (*world, caller) {
 	t.Helper()
 	w := single(t, settings...)
-	w.plans(t, limiter.Limit{Requests: allowance, Window: 24 * time.Hour})
+	w.plans(t, fmt.Sprint(allowance, " per day"))
 	return w, w.key(t, "open")
 }
 

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/store/acl"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/waiting"
 )
 
@@ -30,7 +30,7 @@ func TestResharding(t *testing.T) {
 	skipUnlessFaults(t)
 	const limit = 60
 	w := cluster(t)
-	w.plans(t, limiter.Limit{Requests: limit, Window: time.Hour})
+	w.plans(t, fmt.Sprint(limit, " per hour"))
 	f := startFleet(t, w.url, fleetOptions{environments: 4, timeout: calm})
 	callers := w.callers(t, 30, "closed")
 	l := &load{fleet: f, callers: callers, rate: 400, workers: 4}
@@ -38,7 +38,7 @@ func TestResharding(t *testing.T) {
 	const moved = 20 // callers whose slot moves, some of them before their first call
 	byOwner := map[*server][]string{}
 	for _, c := range callers[:moved] {
-		key := keyspace.State(c.key.ID)
+		key := keyspace.Record(c.key.ID)
 		owner, _ := ownerOf(t, w, key)
 		byOwner[owner] = append(byOwner[owner], key)
 	}
@@ -123,7 +123,7 @@ func TestScriptFlushAndSleep(t *testing.T) {
 	skipUnlessFaults(t)
 	const limit = 120
 	w := single(t)
-	w.plans(t, limiter.Limit{Requests: limit, Window: time.Hour})
+	w.plans(t, fmt.Sprint(limit, " per hour"))
 	f := startFleet(t, w.url, fleetOptions{environments: 4, timeout: calm})
 	callers := w.callers(t, 20, "closed")
 	before := connections(t, w.servers[0])
@@ -194,9 +194,9 @@ func TestEditMidWindow(t *testing.T) {
 	skipUnlessFaults(t)
 	const low, high, edits = 20, 60, 12
 	const window = 2 * time.Second
-	limits := func(n int64) []limiter.Limit { return []limiter.Limit{{Requests: n, Window: window}} }
+	words := func(n int) string { return fmt.Sprint(n, " per 2 seconds") }
 	w := cluster(t)
-	w.plans(t, limits(low)...)
+	w.plans(t, words(low))
 	f := startFleet(t, w.url, fleetOptions{environments: 4, timeout: calm,
 		env: map[string]string{"DENY_CACHE": "0s"}})
 	callers := w.callers(t, 4, "closed")
@@ -215,7 +215,7 @@ func TestEditMidWindow(t *testing.T) {
 		inForce = []int{high, low}[i%2]
 		w.save(t, func(s *policy.Set) {
 			for p := range s.Plans {
-				s.Plans[p].Limits = limits(int64(inForce))
+				s.Plans[p].Limits = registrytest.Limits(words(inForce))
 			}
 		})
 		since = l.now()

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/limiter"
 	"tidegate/internal/store/acl"
 	"tidegate/internal/testing/valkeytest"
 )
@@ -26,7 +25,7 @@ func TestRefusals(t *testing.T) {
 			text = "MOVED 1 " + cache.Address()
 		}
 		w := newWorld(t, []string{cache.URL()}, "")
-		w.plans(t, limiter.Limit{Requests: allowance, Window: 24 * time.Hour})
+		w.plans(t, fmt.Sprint(allowance, " per day"))
 		user := valkeytest.As(t, cache.URL(), "check", acl.Rules(acl.Check()))
 		f := startFleet(t, user, fleetOptions{environments: many, timeout: calm})
 		l := &load{fleet: f, callers: w.callers(t, 40, "open"), rate: 200, workers: many}

@@ -16,7 +16,6 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/testing/registrytest"
@@ -168,15 +167,16 @@ func (w *world) save(t *testing.T, change func(*policy.Set)) {
 	registrytest.Save(t, w.keys, tester, change)
 }
 
-// plans saves a plan with the limits for each way to decide without Valkey, named after
+// plans saves a plan with the limits in words for each way to decide without Valkey, named after
 // it. Plan local then admits 20 % of a limit.
-func (w *world) plans(t *testing.T, limits ...limiter.Limit) {
+func (w *world) plans(t *testing.T, words ...string) {
 	t.Helper()
+	list := registrytest.Limits(words...)
 	w.save(t, func(s *policy.Set) {
 		s.Plans = []policy.Plan{
-			{Name: "closed", Limits: limits},
-			{Name: "open", Limits: limits, Degraded: policy.Open},
-			{Name: "local", Limits: limits, Degraded: policy.Local, Share: 20},
+			{Name: "closed", Limits: list},
+			{Name: "open", Limits: list, Degraded: policy.Open},
+			{Name: "local", Limits: list, Degraded: policy.Local, Share: 20},
 		}
 	})
 }

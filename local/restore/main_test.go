@@ -11,7 +11,6 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
 	"tidegate/internal/journal"
-	"tidegate/internal/limiter"
 	"tidegate/internal/objects"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
@@ -43,7 +42,7 @@ func installation(t *testing.T, url, folder string) *registry.Store {
 
 func savePlan(t *testing.T, keys *registry.Store) {
 	t.Helper()
-	plan := policy.Plan{Name: "free", Limits: []limiter.Limit{{Requests: 2, Window: time.Hour}}}
+	plan := policy.Plan{Name: "free", Limits: registrytest.Limits("2 per hour")}
 	if _, err := keys.SaveSet(t.Context(), policy.Set{Plans: []policy.Plan{plan}}, byTest); err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,6 @@ import (
 	"tidegate/functions/admin/auth/token"
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/testing/built"
@@ -103,7 +102,7 @@ func (s *site) prepare(t *testing.T, url string) {
 	keys := registry.NewStore(client, apikey.Pepper(localPepper))
 	registrytest.Save(t, keys, registry.Edit{By: by}, func(set *policy.Set) {
 		set.Plans = append(set.Plans, policy.Plan{Name: "second",
-			Limits: []limiter.Limit{{Requests: minRequests, Window: time.Second}}})
+			Limits: registrytest.Limits(fmt.Sprint(minRequests, " per second"))})
 	})
 	_, key, err := keys.Create(t.Context(), policy.NewKey{Name: "verify", Env: "test", Plan: "second"},
 		registry.Edit{By: by})

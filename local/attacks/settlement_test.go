@@ -8,17 +8,12 @@ import (
 	"net/http"
 	"regexp"
 	"testing"
-	"time"
-
-	"tidegate/internal/limiter"
-	"tidegate/internal/policy"
-	"tidegate/internal/route"
 )
 
 // settled is the body of the API's answer to a settlement.
 type settled struct {
-	Reserved, Actual, AboveMax int64
-	Partial                    bool
+	Reserved, Actual int64
+	Partial          bool
 }
 
 func (i *installation) settle(t testing.TB, token, reservation string, cost int64) (reply, settled) {
@@ -46,17 +41,14 @@ func (r reply) reservation(t testing.TB) string {
 	return found[1]
 }
 
-// A settlement gives back exactly the unused cost, whatever calls came in between.
+// A settlement gives back exactly the unused cost to the caller's own limit, whatever calls
+// came in between. The limit of all callers keeps the estimate.
 func TestAttackRefunds(t *testing.T) {
 	a, i := attack(t, "refunds that are not exact",
 		"30 calls of cost 4,000 settled with 500 in another order, with calls in between, at limits "+
 			"of 1,000,000 of one caller and of all")
-	per := limiter.Limit{Requests: 1_000_000, Window: 7 * time.Minute}
-	i.rules(t, policy.Route{
-		Name: "refunds", Pattern: route.Pattern{Path: "/refunds"}, Cost: 4000, Settle: true,
-		PerKey: []limiter.Limit{per}, Shared: []limiter.Limit{per},
-	})
-	const calls, cost, used = 30, 4000, 500
+	const calls, cost, used, own, all = 30, 4000, 500, "1,000,000 per 7 minutes", "1,000,000 per 8 minutes"
+	i.route(t, "refunds", cost, own+", on refunds, each caller", all+", on refunds, together")
 	token := i.machineToken(t, "settle")
 	_, secret := i.key(t, wide)
 	var open []string
@@ -64,7 +56,7 @@ func TestAttackRefunds(t *testing.T) {
 	for range calls {
 		open = append(open, call().reservation(t))
 	}
-	want := per.Requests - calls*cost
+	want := map[string]int64{own: 1_000_000 - calls*cost, all: 1_000_000 - calls*cost}
 	for n := range calls {
 		a.probe()
 		at := n * 7 % calls // every one once, since 7 and 30 have no factor in common
@@ -72,10 +64,11 @@ func TestAttackRefunds(t *testing.T) {
 			t.Errorf("settlement %d: %+v", n+1, s)
 		}
 		got := call()
-		want += cost - used - cost
-		for _, scope := range []string{"route ", "route-all "} {
-			if left := got.remaining(t, scope); left != want {
-				t.Errorf("after settlement %d %s has %d left, want %d", n+1, scope, left, want)
+		want[own] += cost - used - cost
+		want[all] -= cost
+		for name, want := range want {
+			if left := got.remaining(t, name); left != want {
+				t.Errorf("after settlement %d %s has %d left, want %d", n+1, name, left, want)
 			}
 		}
 	}
