@@ -10,6 +10,7 @@ import (
 	"tidegate/internal/audit"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
+	"tidegate/internal/route"
 )
 
 // A registry.Store. Its parts are interfaces, and the Edit a type parameter, since the
@@ -67,6 +68,36 @@ func Plan(name string, list ...limits.Limit) func(*policy.Set) {
 		}
 		s.Plans = append(s.Plans, policy.Plan{Name: name, Limits: list})
 	}
+}
+
+// Limits parses limits in words. It panics at a mistake.
+func Limits(texts ...string) []limits.Limit {
+	list := make([]limits.Limit, len(texts))
+	for i, text := range texts {
+		l, err := limits.Parse(text)
+		if err != nil {
+			panic(err)
+		}
+		list[i] = l
+	}
+	return list
+}
+
+// Route returns a route of calls that cost something: 0 for nothing in every unit. It
+// panics at a mistake in a pattern.
+func Route(name string, cost int64, patterns ...string) limits.Route {
+	r := limits.Route{Name: name, Cost: limits.Costs{Free: cost == 0}}
+	if cost > 0 {
+		r.Cost.Units = map[string]int64{limits.Cost: cost}
+	}
+	for _, text := range patterns {
+		p, err := route.Parse(text)
+		if err != nil {
+			panic(err)
+		}
+		r.Match = append(r.Match, p)
+	}
+	return r
 }
 
 // Create creates a key.
