@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"tidegate/internal/enforce"
-	"tidegate/internal/limiter"
-	"tidegate/internal/policy"
 )
 
 // Retry-After is at most a day: clients sleep for days without a word, and timers of 31
@@ -24,9 +22,8 @@ func TestMaxRetryAfter(t *testing.T) {
 		{day + time.Millisecond, 86_400, "86401"},
 		{31 * day, 86_400, "2678400"},
 	} {
-		limit := limiter.Limit{Requests: 1, Calendar: limiter.Month}
 		for name, result := range map[string]enforce.Result{
-			"limit": denied(limit, policy.ScopeKey, c.after),
+			"limit": {Limits: []enforce.LimitState{full("1 per calendar month", c.after)}},
 			"ban":   {Now: now, BannedUntil: now.Add(c.after)},
 		} {
 			d := To(result).Denial
@@ -36,7 +33,33 @@ func TestMaxRetryAfter(t *testing.T) {
 			}
 		}
 	}
-	if d := Impossible(); d.RetryAfter != 0 || d.Wait != "never" {
-		t.Errorf("got %+v, want no Retry-After, and a wait of never", d)
+}
+
+// A call above one of its limits is told that it never passes, whatever else denies it,
+// unless its caller is banned. A limit in shadow that is below the cost says nothing.
+func TestNeverPasses(t *testing.T) {
+	never, shadow := state("2 per hour"), state("2 per hour, shadow")
+	never.Never, shadow.Never = true, true
+	now := time.Unix(1_800_000_000, 0)
+	for name, c := range map[string]struct {
+		result enforce.Result
+		policy string
+		wait   string
+	}{
+		"beside another": {enforce.Result{Limits: []enforce.LimitState{full("1 per day", time.Hour), never}},
+			"cost", "never"},
+		"in shadow": {enforce.Result{Limits: []enforce.LimitState{full("1 per day", time.Hour), shadow}},
+			"1 per day", "3600"},
+		"banned": {enforce.Result{Now: now, BannedUntil: now.Add(time.Minute),
+			Limits: []enforce.LimitState{never}}, "ban", "60"},
+	} {
+		a := To(c.result)
+		if a.Denial == nil || a.Denial.Policy != c.policy || a.Denial.Violated == nil {
+			t.Errorf("%s: got %+v, want a denial by %s that waits %s", name, a.Denial, c.policy, c.wait)
+		}
+		if c.wait == "never" && (a.Denial.Wait != c.wait || a.Denial.RetryAfter != 0 || a.RateLimit != "" ||
+			a.Limited) {
+			t.Errorf("%s: got %+v, want no Retry-After and no limit to observe", name, a)
+		}
 	}
 }

@@ -11,81 +11,81 @@ import (
 
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
-	"tidegate/internal/policy"
+	"tidegate/internal/limits"
 )
 
 // If there are too many limits, clients see those that denied, by the longest wait, and
 // then those with the least remaining.
 func TestMostUrgentLimitsAreReported(t *testing.T) {
-	limits := make([]enforce.LimitState, 48)
-	for i := range limits {
-		l := limiter.Limit{Requests: limiter.MaxRequests - int64(i), Window: time.Hour}
-		limits[i] = enforce.LimitState{Usage: limiter.Usage{Limit: l, Remaining: int64(len(limits) - i)},
-			Scope: policy.ScopeKey, Mode: policy.Enforce}
+	states := make([]enforce.LimitState, 16)
+	for i := range states {
+		states[i] = state(fmt.Sprintf("%d per hour", limits.MaxRequests-i))
+		states[i].Remaining = int64(len(states) - i)
 	}
-	limits[20].RetryAfter, limits[3].RetryAfter = time.Hour, time.Minute
-	got := reported(limits)
+	states[10].RetryAfter, states[3].RetryAfter = time.Hour, time.Minute
+	got := reported(states)
 	if len(got) != maxFields || got[0].RetryAfter != time.Hour || got[1].RetryAfter != time.Minute ||
 		got[2].Remaining != 1 {
-		t.Errorf("got %+v, want limits 20, 3 and 47 first", got)
+		t.Errorf("got %+v, want limits 10, 3 and 15 first", got)
 	}
 	if names := violated(got); len(names) != 2 {
 		t.Errorf("got violated %v, want 2", names)
 	}
 }
 
-// Limits in shadow mode are not reported. Two limits with the same text get different
-// names.
+// Clients know a limit by its words: how many, per what time, on which calls and for whom.
+// Limits that differ in nothing of these get different names. Limits in shadow, limits that
+// only count and limits that were not asked are not reported.
 func TestNamesOfLimits(t *testing.T) {
-	hour := limiter.Usage{Limit: limiter.Limit{Requests: 5, Window: time.Hour}, Remaining: 2,
-		Reset: time.Minute, Next: 7 * time.Second}
-	bucket := hour
-	bucket.Limit.Algorithm = limiter.TokenBucket
-	limits := reported([]enforce.LimitState{
-		{Usage: hour, Scope: policy.ScopeKey, Mode: policy.Enforce},
-		{Usage: hour, Scope: policy.ScopeIP, Mode: policy.Shadow},
-		{Usage: bucket, Scope: policy.ScopeKey, Mode: policy.Enforce},
-		{Usage: hour, Scope: policy.ScopeGlobal, Mode: policy.Enforce},
-	})
-	if got, want := stateField(limits),
-		`"5 per 1 hour";r=2;t=7, "5 per 1 hour (2)";r=2;t=7, "global 5 per 1 hour";r=2;t=7`; got != want {
+	var states []enforce.LimitState
+	for _, text := range []string{
+		"1,000 per hour", "1,000 per hour, token bucket", "30 per minute, on search",
+		"5 per 5 seconds, on messages, except POST /x, each caller and {channel}",
+		"100 per minute, each address", "500 calls per calendar day (Europe/Berlin), each group",
+		"9 per hour, together", "4 per hour, shadow", "3 per hour", "2 per hour",
+	} {
+		l := state(text)
+		l.Remaining, l.Next = 2, 7*time.Second
+		states = append(states, l)
+	}
+	states[8].CountsOnly, states[9].Unread = true, true
+	got := ""
+	for _, l := range reported(states) {
+		got += l.name + "\n"
+	}
+	want := `1,000 per hour
+1,000 per hour (2)
+30 per minute on search
+5 per 5 seconds on messages except POST /x each caller and {channel}
+100 per minute each address
+500 calls per calendar day (Europe/Berlin) each group
+9 per hour together
+`
+	if got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+	if got, want := stateField(reported(states[2:3])), `"30 per minute on search";r=2;t=7`; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if got := policyField(limits[:1]); got != `"5 per 1 hour";q=5;w=3600` {
-		t.Errorf("got %s, want q=5 and w=3600", got)
-	}
 }
 
-// A calendar period has no w: clients would take its longest length, 90,000 s for a day,
-// for the window.
-func TestCalendarPeriodHasNoWindow(t *testing.T) {
-	day := limiter.Usage{Limit: limiter.Limit{Requests: 1000, Algorithm: limiter.FixedWindow,
-		Calendar: limiter.Day}}
-	limits := reported([]enforce.LimitState{{Usage: day, Scope: policy.ScopeKey, Mode: policy.Enforce}})
-	if got, want := policyField(limits), `"1000 per calendar day";q=1000`; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
-// RateLimit-Policy has the unit of each limit if some count calls and others cost.
+// RateLimit-Policy has the unit of each limit if some limit counts in one. A calendar period
+// has no w: clients would take its longest length, 90,000 s for a day, for the window.
 func TestQuotaUnits(t *testing.T) {
-	calls := limiter.Usage{Limit: limiter.Limit{Requests: 500, Window: time.Minute, Calls: true}}
-	cost := limiter.Usage{Limit: limiter.Limit{Requests: 1_000_000, Window: time.Minute}}
-	limits := reported([]enforce.LimitState{
-		{Usage: calls, Scope: policy.ScopeKey, Mode: policy.Enforce},
-		{Usage: cost, Scope: policy.ScopeKey, Mode: policy.Enforce},
-	})
-	for _, c := range []struct {
-		limits []named
-		want   string
-	}{
-		{limits, `"500 calls per 1 minute";q=500;w=60;qu="requests", ` +
-			`"1000000 per 1 minute";q=1000000;w=60;qu="cost"`},
-		{limits[:1], `"500 calls per 1 minute";q=500;w=60`},
-		{limits[1:], `"1000000 per 1 minute";q=1000000;w=60`},
+	for want, texts := range map[string][]string{
+		`"5 per hour";q=5;w=3600`:                                                        {"5 per hour"},
+		`"5 per 1,500 milliseconds";q=5;w=2`:                                             {"5 per 1500 milliseconds"},
+		`"1,000 per calendar day";q=1000`:                                                {"1,000 per calendar day"},
+		`"500 calls per minute";q=500;w=60;qu="requests"`:                                {"500 calls per minute"},
+		`"30,000 input per minute";q=30000;w=60;qu="input"`:                              {"30,000 input per minute"},
+		`"5 calls per day";q=5;w=86400;qu="requests", "9 per day";q=9;w=86400;qu="cost"`: {"5 calls per day", "9 per day"},
 	} {
-		if got := policyField(c.limits); got != c.want {
-			t.Errorf("got  %s\nwant %s", got, c.want)
+		var states []enforce.LimitState
+		for _, text := range texts {
+			states = append(states, state(text))
+		}
+		if got := policyField(reported(states)); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}
 }
@@ -125,6 +125,7 @@ func parseState(t *rapid.T, field string) []rateLimitItem {
 	return items
 }
 
+// drawLimit draws a limit, and the name of its count: several logs may have one.
 func drawLimit(t *rapid.T) limiter.Limit {
 	l := limiter.Limit{
 		Requests: rapid.Int64Range(1, 200).Draw(t, "requests"),
@@ -135,11 +136,27 @@ func drawLimit(t *rapid.T) limiter.Limit {
 	switch {
 	case l.Algorithm == limiter.Log:
 		l.CountDenied = rapid.Bool().Draw(t, "count denied")
-		l.Slots = rapid.SampledFrom([]int{0, limiter.MinSlots}).Draw(t, "slots")
 	case l.Algorithm == limiter.FixedWindow && rapid.Bool().Draw(t, "calendar"):
-		l.Window, l.Calendar = 0, rapid.SampledFrom(limiter.Calendars()).Draw(t, "period")
+		l.Window, l.Calendar = 0, rapid.SampledFrom([]limiter.Calendar{limiter.Minute, limiter.Hour,
+			limiter.Day, limiter.Week, limiter.Month, limiter.Year}).Draw(t, "period")
 	}
 	return l
+}
+
+// stepOf returns the step of a call on limits of one count.
+func stepOf(t *rapid.T, all []limiter.Limit, cost int64, now time.Time) limiter.Step {
+	applied := make([]limiter.Applied, len(all))
+	for i, l := range all {
+		applied[i] = limiter.Applied{Limit: l, Count: "count", Cost: cost, Owner: strconv.Itoa(i)}
+		if l.Calendar != limiter.NoCalendar {
+			applied[i].Periods = limiter.PeriodsOf(l.Calendar, "", now)
+		}
+	}
+	step, err := limiter.NewStep(applied)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return step
 }
 
 // In random histories with random limits of every algorithm: t seconds after the answer,
@@ -147,57 +164,61 @@ func drawLimit(t *rapid.T) limiter.Limit {
 // of a limit that denied. Time is virtual.
 func TestRemainingRisesAtT(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		limits := rapid.SliceOfN(rapid.Custom(drawLimit), 1, 3).Draw(t, "limits")
-		model, now := limiter.Model{}, time.Unix(1_800_000_000, 0)
-		least := limits[0].Requests
-		for _, l := range limits {
+		all := rapid.SliceOfN(rapid.Custom(drawLimit), 1, 3).Draw(t, "limits")
+		model, now := &limiter.Model{}, time.Unix(1_800_000_000, 0)
+		least := all[0].Requests
+		for _, l := range all {
 			least = min(least, l.Requests)
 		}
 		for range rapid.IntRange(1, 40).Draw(t, "calls") {
-			now = now.Add(time.Duration(rapid.Int64Range(0, limits[0].Span().Microseconds()/4).Draw(t,
+			now = now.Add(time.Duration(rapid.Int64Range(0, all[0].Span().Microseconds()/4).Draw(t,
 				"pause")) * time.Microsecond)
 			cost := rapid.Int64Range(1, least).Draw(t, "cost")
-			d, err := model.Take(now, limits, cost)
+			d, err := model.Take(stepOf(t, all, cost, now), now)
 			if err != nil {
 				t.Fatal(err)
 			}
-			checkState(t, model, d)
+			checkState(t, model, all, d)
 		}
 	})
 }
 
 // checkState checks the RateLimit field of a decision against later states of the model.
-func checkState(t *rapid.T, model limiter.Model, d limiter.Decision) {
+func checkState(t *rapid.T, model *limiter.Model, all []limiter.Limit, d limiter.Decision) {
 	result := enforce.Result{Allowed: d.Allowed, Now: d.Now}
-	limits := make([]limiter.Limit, len(d.Limits))
 	for i, u := range d.Limits {
-		limits[i] = u.Limit
-		result.Limits = append(result.Limits,
-			enforce.LimitState{Usage: u, Scope: policy.ScopeKey, Mode: policy.Enforce})
+		l := limits.Limit{Requests: u.Limit.Requests, Window: u.Limit.Window, Algorithm: u.Limit.Algorithm,
+			Calendar: u.Limit.Calendar, On: fmt.Sprint("GET /", i)}
+		state := enforce.LimitState{Applied: limits.Applied{Limit: l}}
+		state.Set(u)
+		result.Limits = append(result.Limits, state)
 	}
 	a := To(result)
 	items := parseState(t, a.RateLimit)
-	if len(items) != len(limits) {
-		t.Fatalf("%q: %d items for %d limits", a.RateLimit, len(items), len(limits))
+	if len(items) != len(all) {
+		t.Fatalf("%q: %d items for %d limits", a.RateLimit, len(items), len(all))
 	}
-	remaining := func(seconds int64) []limiter.Usage {
-		later := model
-		return later.Peek(d.Now.Add(time.Duration(seconds)*time.Second), limits).Limits
+	remaining := func(i int, seconds int64) int64 {
+		at := d.Now.Add(time.Duration(seconds) * time.Second)
+		later, err := model.Look(stepOf(t, all, 1, at), at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return later.Limits[i].Remaining
 	}
 	for i, item := range items {
-		where := fmt.Sprintf("%s of %q after %+v", limits[i], a.RateLimit, d)
+		where := fmt.Sprintf("%+v of %q after %+v", all[i], a.RateLimit, d)
 		switch {
-		case item.r == limits[i].Requests:
+		case item.r == all[i].Requests:
 			if item.t >= 0 {
 				t.Fatalf("%s: nothing is used, but t is given", where)
 			}
 		case item.t < 0:
 			t.Fatalf("%s: t is missing", where)
-		case remaining(item.t)[i].Remaining <= item.r:
-			t.Fatalf("%s: got %d remaining at t, want more than r", where, remaining(item.t)[i].Remaining)
-		case item.t > 1 && remaining(item.t - 1)[i].Remaining > item.r:
-			t.Fatalf("%s: got %d remaining a second before t, want at most r", where,
-				remaining(item.t - 1)[i].Remaining)
+		case remaining(i, item.t) <= item.r:
+			t.Fatalf("%s: got %d remaining at t, want more than r", where, remaining(i, item.t))
+		case item.t > 1 && remaining(i, item.t-1) > item.r:
+			t.Fatalf("%s: got %d remaining a second before t, want at most r", where, remaining(i, item.t-1))
 		case a.Denial != nil && d.Limits[i].RetryAfter > 0 && item.t > WholeSeconds(result.RetryAfter()):
 			t.Fatalf("%s: t is after %s", where, result.RetryAfter())
 		}
