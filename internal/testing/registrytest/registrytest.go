@@ -70,19 +70,6 @@ func Plan(name string, list ...limits.Limit) func(*policy.Set) {
 	}
 }
 
-// Limits parses limits in words. It panics at a mistake.
-func Limits(texts ...string) []limits.Limit {
-	list := make([]limits.Limit, len(texts))
-	for i, text := range texts {
-		l, err := limits.Parse(text)
-		if err != nil {
-			panic(err)
-		}
-		list[i] = l
-	}
-	return list
-}
-
 // Route returns a route of calls that cost something: 0 for nothing in every unit. It
 // panics at a mistake in a pattern.
 func Route(name string, cost int64, patterns ...string) limits.Route {
