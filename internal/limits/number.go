@@ -2,7 +2,6 @@ package limits
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 )
@@ -10,7 +9,7 @@ import (
 // number matches digits in groups of three, or without separators.
 const number = `[0-9][0-9,_]*(?: [0-9]{3})*`
 
-var numberPattern = regexp.MustCompile(`^(?:[0-9]+|[0-9]{1,3}(?:[,_ ][0-9]{3})+)$`)
+var numberPattern = pattern(`^(?:[0-9]+|[0-9]{1,3}(?:[,_ ][0-9]{3})+)$`)
 
 // Number formats 1000000 as 1,000,000.
 func Number(n int64) string {
@@ -32,7 +31,7 @@ func Number(n int64) string {
 // parseNumber parses digits, with or without separators of thousands.
 func parseNumber(text string) (int64, error) {
 	n, err := strconv.ParseInt(strings.NewReplacer(",", "", "_", "", " ", "").Replace(text), 10, 64)
-	if err != nil || !numberPattern.MatchString(text) {
+	if err != nil || !numberPattern().MatchString(text) {
 		return 0, fmt.Errorf("%.40q is not a whole number, such as 100 or 1,000", text)
 	}
 	return n, nil

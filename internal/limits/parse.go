@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"tidegate/internal/limiter"
 	"tidegate/internal/limiter/calendar"
@@ -15,14 +16,19 @@ import (
 const advice = `write a limit as "100 per 10 seconds", "500 calls per minute, each address" or ` +
 	`"1,000 per calendar month (Europe/Berlin)"`
 
+// pattern compiles a regular expression when it is first used: checks use none.
+func pattern(text string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
+}
+
 var (
-	ratePattern = regexp.MustCompile(`(?i)^(` + number + `)(k|m)?(?: ?([a-z][a-z0-9._-]*))??` +
+	ratePattern = pattern(`(?i)^(` + number + `)(k|m)?(?: ?([a-z][a-z0-9._-]*))??` +
 		`(?: ?/ ?(?:an? )?| (?:per|an?|every) )` +
 		`(?:calendar ([a-z]+)(?: ?\(([a-z0-9_+/-]+)\))?|(?:(` + number + `) ?)?([a-z]+))$`)
-	noLimitPattern  = regexp.MustCompile(`(?i)^no limit(?: ([a-z][a-z0-9._-]*))?$`)
-	markInsideRate  = regexp.MustCompile(`(?i)^(.*[a-z0-9)]) ((?:on|except|each|together|shadow|notify at|denied calls) ?.*)$`)
-	percentsPattern = regexp.MustCompile(`^[0-9]+ ?%?$`)
-	notYetPattern   = regexp.MustCompile(`(?i)\bat once\b|\bbilling month\b`)
+	noLimitPattern  = pattern(`(?i)^no limit(?: ([a-z][a-z0-9._-]*))?$`)
+	markInsideRate  = pattern(`(?i)^(.*[a-z0-9)]) ((?:on|except|each|together|shadow|notify at|denied calls) ?.*)$`)
+	percentsPattern = pattern(`^[0-9]+ ?%?$`)
+	notYetPattern   = pattern(`(?i)\bat once\b|\bbilling month\b`)
 )
 
 // Parse parses a limit in words. It accepts the usual abbreviations ("5 calls/second",
@@ -30,7 +36,7 @@ var (
 // the form; Limit.Errors checks bounds.
 func Parse(text string) (Limit, error) {
 	text = strings.Join(strings.Fields(text), " ")
-	if word := notYetPattern.FindString(text); word != "" {
+	if word := notYetPattern().FindString(text); word != "" {
 		return Limit{}, fmt.Errorf("%q is not possible yet: leave this limit out", strings.ToLower(word))
 	}
 	parts := splitMarks(text)
@@ -67,7 +73,7 @@ func splitMarks(text string) []string {
 	}
 	parts = append(parts, strings.TrimSpace(text[from:]))
 	for i := 1; i < len(parts); i++ {
-		if hasPrefix(parts[i-1], notifyWord) && percentsPattern.MatchString(parts[i]) {
+		if hasPrefix(parts[i-1], notifyWord) && percentsPattern().MatchString(parts[i]) {
 			parts[i-1] += "/" + parts[i]
 			parts = slices.Delete(parts, i, i+1)
 			i--
@@ -81,12 +87,12 @@ func hasPrefix(text, prefix string) bool {
 }
 
 func parseRate(text string) (l Limit, err error) {
-	if m := noLimitPattern.FindStringSubmatch(text); m != nil {
+	if m := noLimitPattern().FindStringSubmatch(text); m != nil {
 		l.Lifted = true
 		l.Unit, err = parseUnit(m[1], "no limit")
 		return l, err
 	}
-	m := ratePattern.FindStringSubmatch(text)
+	m := ratePattern().FindStringSubmatch(text)
 	if m == nil {
 		return l, rateProblem(text)
 	}
@@ -107,7 +113,7 @@ func parseRate(text string) (l Limit, err error) {
 
 // rateProblem says why a text is not a rate.
 func rateProblem(text string) error {
-	if m := markInsideRate.FindStringSubmatch(text); m != nil {
+	if m := markInsideRate().FindStringSubmatch(text); m != nil {
 		if _, err := parseRate(m[1]); err == nil {
 			return fmt.Errorf("a comma is missing before %q: write %q", m[2], m[1]+", "+m[2])
 		}
@@ -214,9 +220,9 @@ func markProblem(mark string) error {
 		return fmt.Errorf("%.40q is counted as a token bucket: write token bucket", mark)
 	case lower == "sliding window", lower == "sliding log", lower == "sliding-window":
 		return fmt.Errorf("%.40q is what a limit is without a mark: leave it out", mark)
-	case ratePattern.MatchString(mark):
+	case ratePattern().MatchString(mark):
 		return fmt.Errorf("%.40q is another limit: write two limits", mark)
-	case targetPattern.MatchString(mark) || strings.Contains(mark, "/"):
+	case targetPattern().MatchString(mark) || strings.Contains(mark, "/"):
 		return fmt.Errorf("%.40q is no mark. One limit is on one route: give a route both patterns, or "+
 			"write two limits", mark)
 	}
@@ -259,13 +265,13 @@ func parseWho(text string) (who Who, param string, err error) {
 	case strings.HasSuffix(name, "+"):
 		return 0, "", fmt.Errorf("each {%.40s}: only a parameter of one segment, {%.40s}, "+
 			"can be counted apart", name, strings.TrimSuffix(name, "+"))
-	case !paramPattern.MatchString(name):
+	case !paramPattern().MatchString(name):
 		return 0, "", fmt.Errorf("each {%.40s}: a parameter's name has letters, digits, . - _ and $", name)
 	}
 	return who, name, nil
 }
 
-var paramPattern = regexp.MustCompile(`^[A-Za-z0-9._$-]+$`)
+var paramPattern = pattern(`^[A-Za-z0-9._$-]+$`)
 
 func parsePercents(text string) ([]int, error) {
 	words := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune("/, %", r) })

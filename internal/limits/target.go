@@ -2,7 +2,6 @@ package limits
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -15,7 +14,7 @@ type target struct {
 	pattern route.Pattern
 }
 
-var targetPattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]*$`)
+var targetPattern = pattern(`^[A-Za-z][A-Za-z0-9._-]*$`)
 
 // methods are the words that begin a pattern, so no route and no unit has such a name.
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE", "ANY"}
@@ -31,7 +30,7 @@ func nameProblem(name string) string {
 		return "is empty: must be letters, digits, . - and _, and begin with a letter"
 	case len(name) > MaxNameLen:
 		return fmt.Sprintf("has %d characters: must have at most %d", len(name), MaxNameLen)
-	case !targetPattern.MatchString(name):
+	case !targetPattern().MatchString(name):
 		return fmt.Sprintf("is %.40q: must be letters, digits, . - and _, and begin with a letter", name)
 	case isMethod(name):
 		return fmt.Sprintf("is %.40q, which is a method: choose another name", name)
