@@ -14,7 +14,6 @@ import (
 	"tidegate/internal/audit"
 	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/registry"
@@ -32,6 +31,8 @@ type function struct {
 	set *registry.Store
 	log strings.Builder // read only between calls
 	out strings.Builder // metrics
+
+	group string // of new keys
 }
 
 var tester = registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}}
@@ -61,7 +62,8 @@ func newFunction(t *testing.T, plans ...policy.Plan) *function {
 
 func (f *function) key(t *testing.T, plan string) apikey.Secret {
 	t.Helper()
-	_, secret := registrytest.Create(t, f.set, tester, policy.NewKey{Name: "caller", Env: "test", Plan: plan})
+	_, secret := registrytest.Create(t, f.set, tester, policy.NewKey{Name: "caller", Env: "test", Plan: plan,
+		Group: f.group})
 	return secret
 }
 
@@ -107,71 +109,10 @@ func (f *function) scriptRuns(t *testing.T) int {
 	return total
 }
 
-func tenADay() []limiter.Limit { return []limiter.Limit{{Requests: 10, Window: 24 * time.Hour}} }
-
-// While Valkey is unavailable, a plan's setting decides about callers that were verified
-// before. Other callers are denied. The first answer of Valkey ends this.
-func TestDecidesWithoutValkey(t *testing.T) {
-	f := newFunction(t,
-		policy.Plan{Name: "closed", Limits: tenADay()},
-		policy.Plan{Name: "open", Limits: tenADay(), Degraded: policy.Open},
-		policy.Plan{Name: "local", Limits: tenADay(), Degraded: policy.Local, Share: 30},
-	)
-	f.edit(t, func(s *policy.Set) { s.AddressPlan = "open" })
-	secrets := map[string]apikey.Secret{}
-	for _, plan := range []string{"closed", "open", "local"} {
-		secrets[plan] = f.key(t, plan)
-		if checked := f.call(t, secrets[plan]); !checked.Allowed || checked.Degraded {
-			t.Fatalf("%s: %+v", plan, checked)
-		}
-	}
-	unregistered := f.key(t, "open")
-	revoked := f.key(t, "open")
-	f.call(t, revoked)
-	if _, err := registrytest.Revoke(t.Context(), f.set, revoked.ID(), 1, tester); err != nil {
-		t.Fatal(err)
-	}
-	_, err := f.Check(t.Context(), enforce.Call{Kind: policy.APIKey, Subject: revoked.ID(), Secret: revoked})
-	if !errors.Is(err, policy.ErrUnknownKey) {
-		t.Fatalf("revoked: %v", err)
-	}
-
-	f.stopServing(t)
-	for range 3 {
-		for plan, want := range map[string]bool{"closed": false, "open": true, "local": true} {
-			if checked := f.call(t, secrets[plan]); checked.Allowed != want || !checked.Degraded ||
-				checked.ID == "" {
-				t.Errorf("%s: %+v", plan, checked)
-			}
-		}
-		for _, secret := range []apikey.Secret{unregistered, revoked} {
-			if checked := f.call(t, secret); checked.Allowed || !checked.Degraded || checked.ID != "" {
-				t.Errorf("not verified: %+v", checked)
-			}
-		}
-		address := enforce.Call{Kind: policy.Address, Subject: "never seen"}
-		if checked, err := f.Check(t.Context(), address); err != nil || !checked.Allowed ||
-			!checked.Degraded || checked.ID != address.Subject {
-			t.Errorf("an address on an open plan: %+v, %v", checked, err)
-		}
-	}
-	if checked := f.call(t, secrets["local"]); checked.Allowed || checked.RetryAfter() != 24*time.Hour {
-		t.Errorf("over its share: %+v", checked)
-	}
-
-	f.serveAgain(t)
-	for plan, secret := range secrets {
-		if checked := f.call(t, secret); !checked.Allowed || checked.Degraded ||
-			checked.Limits[0].Remaining != 8 {
-			t.Errorf("%s, Valkey answers again: %+v", plan, checked)
-		}
-	}
-}
-
 // A server without a place for another client refuses the first command of a connection.
 // That is an outage: known callers of an open plan pass.
 func TestDecidesWithoutAPlaceForAClient(t *testing.T) {
-	f := newFunction(t, policy.Plan{Name: "open", Limits: tenADay(), Degraded: policy.Open})
+	f := newFunction(t, policy.Plan{Name: "open", Limits: registrytest.Limits("10 per day"), Degraded: policy.Open})
 	secret, unknown := f.key(t, "open"), f.key(t, "open")
 	f.call(t, secret)
 	f.command(t, "CONFIG", "SET", "maxclients", "1")
@@ -190,33 +131,10 @@ func TestDecidesWithoutAPlaceForAClient(t *testing.T) {
 	}
 }
 
-// When Valkey becomes unavailable, two calls try it, and then one call after each pause
-// of the circuit breaker.
-func TestFewCallsTryAnUnavailableValkey(t *testing.T) {
-	f := newFunction(t, policy.Plan{Name: "open", Limits: tenADay(), Degraded: policy.Open})
-	secret := f.key(t, "open")
-	f.call(t, secret)
-	f.stopServing(t)
-	for range 100 {
-		f.call(t, secret)
-	}
-	if tries := f.degradedCount(); tries != 2 {
-		t.Errorf("%d calls tried Valkey, want 2", tries)
-	}
-	for range 5 {
-		f.freeze(decide.Pause)
-		f.call(t, secret)
-		f.call(t, secret)
-	}
-	if tries := f.degradedCount(); tries != 7 {
-		t.Errorf("%d calls tried Valkey after 5 pauses, want 7", tries)
-	}
-}
-
 // Calls that are refused without asking Valkey do not end an outage: only an answer of
 // Valkey does.
 func TestRefusedCallersDoNotEndAnOutage(t *testing.T) {
-	f := newFunction(t, policy.Plan{Name: "open", Limits: tenADay(), Degraded: policy.Open})
+	f := newFunction(t, policy.Plan{Name: "open", Limits: registrytest.Limits("10 per day"), Degraded: policy.Open})
 	secret := f.key(t, "open")
 	f.call(t, secret)
 	withoutPlan := enforce.Call{Kind: policy.Token, Subject: "AAAAAAAAAAAAAAAAAAAAAA"}
@@ -266,9 +184,7 @@ func (f *function) damage(t *testing.T, from, to string) {
 func (f *function) saveCalendarLimit(t *testing.T) {
 	t.Helper()
 	f.edit(t, func(set *policy.Set) {
-		day := limiter.Limit{Requests: 1000, Algorithm: limiter.FixedWindow, Calendar: limiter.Day,
-			Zone: "Europe/Berlin"}
-		set.Global.Limits = []limiter.Limit{day}
+		set.Limits = registrytest.Limits("1,000 per calendar day (Europe/Berlin), together")
 	})
 }
 
@@ -283,7 +199,7 @@ func TestUsesTheLastGoodSet(t *testing.T) {
 	for name, change := range map[string][2]string{"unknown zone": {"Europe/Berlin", "Mars/Utopia"},
 		"unreadable": {`{`, `<`}} {
 		t.Run(name, func(t *testing.T) {
-			f := newFunction(t, policy.Plan{Name: "free", Limits: tenADay()})
+			f := newFunction(t, policy.Plan{Name: "free", Limits: registrytest.Limits("10 per day")})
 			f.saveCalendarLimit(t)
 			secret := f.key(t, "free")
 			f.call(t, secret)
@@ -316,7 +232,7 @@ func TestUsesTheLastGoodSet(t *testing.T) {
 // A function that starts with an unusable policy set denies every call without reporting
 // an outage. It needs no restart when a usable one is saved.
 func TestStartsWithoutAUsableSet(t *testing.T) {
-	f := newFunction(t, policy.Plan{Name: "free", Limits: tenADay()})
+	f := newFunction(t, policy.Plan{Name: "free", Limits: registrytest.Limits("10 per day")})
 	f.saveCalendarLimit(t)
 	secret := f.key(t, "free")
 	f.damage(t, "Europe/Berlin", "Mars/Utopia")
@@ -342,7 +258,7 @@ func (f *function) degradedCount() int {
 
 // A denial in memory ends when any check of the environment reads a newer policy set.
 func TestHammeringUntilANewSet(t *testing.T) {
-	f := newFunction(t, policy.Plan{Name: "free", Limits: tenADay()})
+	f := newFunction(t, policy.Plan{Name: "free", Limits: registrytest.Limits("10 per day")})
 	secret, other := f.key(t, "free"), f.key(t, "free")
 	for range 25 {
 		f.call(t, secret)
@@ -357,7 +273,7 @@ func TestHammeringUntilANewSet(t *testing.T) {
 // The function's clock does not affect decisions: only Valkey's clock counts. In the
 // other tests of this file it is off by years.
 func TestClientClock(t *testing.T) {
-	f := newFunction(t, policy.Plan{Name: "free", Limits: []limiter.Limit{{Requests: 3, Window: time.Hour}}})
+	f := newFunction(t, policy.Plan{Name: "free", Limits: registrytest.Limits("3 per hour")})
 	secret := f.key(t, "free")
 	start := time.Until(time.Unix(1_800_000_000, 0))
 	var longest time.Duration

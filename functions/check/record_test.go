@@ -24,6 +24,7 @@ import (
 	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
 	"tidegate/internal/telemetry"
@@ -52,23 +53,28 @@ type denialWorld struct {
 	ids        map[string]string
 }
 
-func perHour(n int64) []limiter.Limit { return []limiter.Limit{{Requests: n, Window: time.Hour}} }
+func perHour(n int) []limits.Limit { return registrytest.Limits(fmt.Sprint(n, " per hour")) }
 
 func newDenialWorld(t *testing.T) *denialWorld {
 	t.Helper()
 	w := &denialWorld{function: newFunction(t, policy.Plan{Name: "two", Limits: perHour(2)},
-		policy.Plan{Name: "many", Limits: perHour(1000)}),
+		policy.Plan{Name: "many", Limits: perHour(1000)},
+		policy.Plan{Name: "team", Limits: registrytest.Limits("1,000 per hour", "1 per hour, each group")}),
 		values: map[string]string{}, ids: map[string]string{}}
 	w.edit(t, func(s *policy.Set) {
-		s.Routes = []policy.Route{{Name: "search", Cost: 1, PerKey: perHour(1),
-			Pattern: route.Pattern{Path: "/search/{term}"}}}
+		s.Routes = []limits.Route{registrytest.Route("search", 1, "/search/{term}"),
+			registrytest.Route("items", 1, "/items/{item}")}
+		s.Limits = registrytest.Limits("1 per hour, on search, each caller",
+			"1 per hour, on GET /address, each address", "1 per hour, on GET /together, together",
+			"1 per hour, on items, each {item}")
 		s.Deny = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}
 	})
 	w.authorizer = authorizer.New(w.checker, resolver(t), authorizer.Answers{Format: authorizer.Simple,
 		Denial: authorizer.Deny}, w.checker.log)
 	w.authorizer.Refused = w.Refused
-	for _, name := range []string{"two", "many", "revoked", "rotated", "banned"} {
-		secret := w.key(t, cmp.Or(map[string]string{"two": "two"}[name], "many"))
+	for _, name := range []string{"two", "many", "revoked", "rotated", "banned", "team"} {
+		w.group = map[string]string{"team": "acme"}[name]
+		secret := w.key(t, cmp.Or(map[string]string{"two": "two", "team": "team"}[name], "many"))
 		w.values[name], w.ids[name] = secret.Reveal(), secret.ID()
 	}
 	w.change(t, "revoked", func(id string) error {
@@ -144,15 +150,26 @@ func (w *denialWorld) answer(t *testing.T, i int, c denialCall) string {
 // path, and no full address.
 func TestDenialLogHasEveryDenial(t *testing.T) {
 	w := newDenialWorld(t)
-	limit, search := "2 per 1 hour", "route 1 per 1 hour"
+	limit := "2 per hour"
 	calls := []denialCall{
 		{"two", "GET", "/orders/7", "/orders/{id}", "192.0.2.7", 0, "", "", ""},
 		{"two", "GET", "/orders/8", "/orders/{id}", "192.0.2.7", 0, "", "", ""},
 		{"two", "GET", "/orders/9", "/orders/{id}", "192.0.2.7", cause.Limit, limit, "", "/orders/{id}"},
 		{"two", "BREW", "/orders/9", "/{proxy+}", "192.0.2.9", cause.Limit, limit, "", "/{proxy+}"},
 		{"many", "GET", "/search/jane", "/{proxy+}", "2001:db8:1:2::3", 0, "", "", ""},
-		{"many", "POST", "/search/john", "/{proxy+}", "2001:db8:1:2::3", cause.Limit, search, "search",
-			"/search/{term}"},
+		{"many", "POST", "/search/john", "/{proxy+}", "2001:db8:1:2::3", cause.Limit,
+			"1 per hour on search", "search", "/search/{term}"},
+		{"many", "GET", "/address", "/address", "198.51.100.9", 0, "", "", ""},
+		{"many", "GET", "/address", "/address", "198.51.100.9", cause.Limit,
+			"1 per hour on GET /address each address", "", "/address"},
+		{"many", "GET", "/together", "$default", "192.0.2.7", 0, "", "", ""},
+		{"many", "GET", "/together", "$default", "192.0.2.7", cause.Limit,
+			"1 per hour on GET /together together", "", "$default"},
+		{"many", "GET", "/items/7", "", "192.0.2.7", 0, "", "", ""},
+		{"many", "GET", "/items/7", "", "192.0.2.7", cause.Limit, "1 per hour on items each {item}", "items",
+			"/items/{item}"},
+		{"team", "GET", "/free", "/free", "192.0.2.7", 0, "", "", ""},
+		{"team", "GET", "/free", "/free", "192.0.2.7", cause.Limit, "1 per hour each group", "", "/free"},
 		{"many", "GET", "/free", "/free", "192.0.2.7", 0, "", "", ""},
 		{"many", "GET", "/free", "/free", "203.0.113.9", cause.Address, "", "", "/free"},
 		{"revoked", "GET", "/free", "/free", "192.0.2.7", cause.Revoked, "", "", "/free"},
@@ -183,7 +200,7 @@ func TestDenialLogHasEveryDenial(t *testing.T) {
 		if method == "BREW" {
 			method = "other"
 		}
-		plan := map[string]string{"two": "two", "many": "many", "banned": "many"}[c.key]
+		plan := map[string]string{"two": "two", "many": "many", "banned": "many", "team": "team"}[c.key]
 		if c.cause.Refuses() {
 			plan = ""
 		}
@@ -196,7 +213,8 @@ func TestDenialLogHasEveryDenial(t *testing.T) {
 		want = append(want, denylog.Entry{
 			Time: w.checker.now().UTC(), Subject: w.ids[c.key], Calls: 1, Denial: denylog.Denial{
 				Cause: c.cause, Limit: c.limit, Rule: c.rule, Method: method, Path: c.pattern, Plan: plan,
-				API: "abcdef123", Stage: "prod", Request: id,
+				Group: map[string]string{"team": "acme"}[c.key],
+				API:   "abcdef123", Stage: "prod", Request: id,
 				Network: denylog.NetworkOf(netip.MustParseAddr(c.addr)),
 			},
 		})
@@ -231,33 +249,33 @@ func TestDenialLogHasEveryDenial(t *testing.T) {
 func TestTrialBelowTheCost(t *testing.T) {
 	f := newFunction(t, policy.Plan{Name: "free", Limits: perHour(50)})
 	secret := f.key(t, "free")
-	override := &policy.Override{Reason: "shadow", Limits: []limiter.Limit{
-		{Requests: 50, Window: time.Hour}, {Requests: 2, Window: time.Hour, Shadow: true}}}
+	override := &policy.Override{Reason: "shadow",
+		Limits: registrytest.Limits("50 per hour", "2 per hour, shadow")}
 	if _, err := registrytest.Override(t.Context(), f.set, secret.ID(), 1, override, tester); err != nil {
 		t.Fatal(err)
 	}
-	f.edit(t, func(s *policy.Set) { s.Routes = []policy.Route{{Name: "big", Cost: 5}} })
+	f.edit(t, func(s *policy.Set) { s.Routes = []limits.Route{registrytest.Route("big", 5, "/*")} })
 	call := enforce.Call{Kind: policy.APIKey, Subject: secret.ID(), Secret: secret,
-		Route: route.Call{Method: "GET", Path: "/"}}
+		Route: route.Call{Method: "GET", Path: "/big"}}
 	result, err := f.Check(t.Context(), call)
 	if err != nil || !result.Allowed {
 		t.Fatalf("got %+v, %v; want the call to pass", result, err)
 	}
 	trials := f.trialsOf(call, &result)
-	if len(trials) != 1 || trials[0].Limit != "2 per 1 hour" || !trials[0].NeverPasses() {
+	if len(trials) != 1 || trials[0].Limit != "2 per hour" || !trials[0].NeverPasses() {
 		t.Errorf("got %+v, want the limit of 2 per hour, which never lets the call pass", trials)
 	}
 }
 
-// The log of limits on trial has each call that passed and that a limit in shadow mode,
-// or a list in shadow mode would have denied, with its caller, time and limit. The denial
-// log has none of them. A call that is denied is in the denial log alone.
+// The log of limits on trial has each call that passed and that a limit in shadow would
+// have denied, with its caller, time and limit. The denial log has none of them. A call
+// that is denied is in the denial log alone.
 func TestTrialsAreLogged(t *testing.T) {
-	f := newFunction(t, policy.Plan{Name: "free", Limits: []limiter.Limit{{Requests: 5, Window: time.Hour},
-		{Requests: 2, Window: time.Hour, Shadow: true}}})
+	f := newFunction(t, policy.Plan{Name: "free",
+		Limits: registrytest.Limits("5 per hour", "2 per hour, shadow")})
 	f.edit(t, func(s *policy.Set) {
-		s.Routes = []policy.Route{{Name: "search", Cost: 1, Mode: policy.Shadow, PerKey: perHour(1),
-			Pattern: route.Pattern{Path: "/search"}}}
+		s.Routes = []limits.Route{registrytest.Route("search", 1, "/search")}
+		s.Limits = registrytest.Limits("1 per hour, on search, each caller, shadow")
 	})
 	secret := f.key(t, "free")
 	var want []denylog.Entry
@@ -275,15 +293,15 @@ func TestTrialsAreLogged(t *testing.T) {
 		}
 		switch i {
 		case 1:
-			expect(cause.Shadow, "route 1 per 1 hour", "search")
+			expect(cause.Shadow, "1 per hour on search", "search")
 		case 2, 3, 4:
-			expect(cause.Shadow, "2 per 1 hour", "")
+			expect(cause.Shadow, "2 per hour", "")
 		}
 	}
 	f.checker.Close()
 	q := denylog.Query{From: f.checker.now().Add(-time.Hour), To: f.checker.now().Add(time.Hour), Count: 100}
 	denied, err := usage.NewReader(f.admin).Denials(t.Context(), q)
-	if err != nil || len(denied.Denials) != 1 || denied.Denials[0].Limit != "5 per 1 hour" {
+	if err != nil || len(denied.Denials) != 1 || denied.Denials[0].Limit != "5 per hour" {
 		t.Errorf("denial log: got %+v, %v; want the one denial", denied.Denials, err)
 	}
 	q.OnTrial = true
@@ -345,8 +363,7 @@ func TestUnreadKeysAreLoggedOnceAMinute(t *testing.T) {
 // call whose address cannot be read. A line a minute says so, without the text.
 func TestAddressesThatCannotBeRead(t *testing.T) {
 	w := newDenialWorld(t)
-	perIP := policy.Scope{Limits: perHour(2)}
-	w.edit(t, func(s *policy.Set) { s.PerIP = perIP })
+	w.edit(t, func(s *policy.Set) { s.Limits = registrytest.Limits("2 per hour, each address") })
 	calls := 0
 	call := func(addr, key string) bool {
 		calls++
@@ -371,33 +388,32 @@ func TestAddressesThatCannotBeRead(t *testing.T) {
 		!strings.Contains(log, "no address that can be read") || strings.Contains(log, "203.0.113") {
 		t.Errorf("got %s, want one line, without the text", log)
 	}
-	w.edit(t, func(s *policy.Set) { s.PerIP, s.Deny = policy.Scope{}, nil })
+	w.edit(t, func(s *policy.Set) { s.Limits, s.Deny = nil, nil })
 	if !call(unread, "many") {
 		t.Error("a policy that decides nothing by address refuses a call for it")
 	}
 }
 
-// A caller whose calls can never pass has at most one line a minute. It names the route
-// rule, whose cost is above the caller's override.
-func TestImpossibleCallsAreLoggedOnceAMinute(t *testing.T) {
+// A caller whose calls can never pass has at most one line a minute. It names the route,
+// whose cost is above the caller's override.
+func TestNeverPassingCallsAreLoggedOnceAMinute(t *testing.T) {
 	f := newFunction(t, policy.Plan{Name: "many", Limits: perHour(1000)})
-	f.edit(t, func(s *policy.Set) {
-		s.Routes = []policy.Route{{Name: "report", Cost: 1, Pattern: route.Pattern{Path: "/reports"}}}
-	})
+	f.edit(t, func(s *policy.Set) { s.Routes = []limits.Route{registrytest.Route("report", 1, "/reports")} })
 	secret := f.key(t, "many")
 	override := &policy.Override{Limits: perHour(2), Reason: "small"}
 	if _, err := registrytest.Override(t.Context(), f.set, secret.ID(), 1, override, tester); err != nil {
 		t.Fatal(err)
 	}
-	f.edit(t, func(s *policy.Set) { s.Routes[0].Cost = 3 })
+	f.edit(t, func(s *policy.Set) { s.Routes = []limits.Route{registrytest.Route("report", 3, "/reports")} })
 	call := enforce.Call{Kind: policy.APIKey, Subject: secret.ID(), Secret: secret,
 		Route: route.Call{API: "a", Stage: "s", Method: "GET", Path: "/reports"}}
 	for range 50 {
-		if _, err := f.Check(t.Context(), call); !errors.Is(err, limiter.ErrCost) {
-			t.Fatalf("got %v, want ErrCost", err)
+		if got, err := f.Check(t.Context(), call); err != nil || got.Allowed || !got.Never() ||
+			got.RetryAfter() != 0 {
+			t.Fatalf("got %+v, %v, want a denial without a time to retry", got, err)
 		}
 	}
-	want := `level=ERROR msg="call costs more than its limit" key_id=` + secret.ID() + " rule=report"
+	want := `level=ERROR msg="call costs more than its limit" key_id=` + secret.ID() + " route=report"
 	if strings.Count(f.log.String(), "costs more") != 1 || !strings.Contains(f.log.String(), want) {
 		t.Errorf("got %s, want one line with %s", f.log.String(), want)
 	}
@@ -470,10 +486,12 @@ func (f *function) listed(t *testing.T, list statelist.List) []string {
 // limits, or of its group's, until that limit resets. So is a token's caller with an
 // override. Limits on all callers list nobody.
 func TestKeysNearALimitAreListed(t *testing.T) {
-	f := newFunction(t, policy.Plan{Name: "ten", Limits: tenADay()},
+	f := newFunction(t, policy.Plan{Name: "ten", Limits: registrytest.Limits("10 per day")},
 		policy.Plan{Name: "many", Limits: perHour(1000)},
-		policy.Plan{Name: "team", Limits: perHour(1000), PerGroup: perHour(5)})
-	f.edit(t, func(s *policy.Set) { s.TokenPlan, s.Global.Limits = "many", perHour(25) })
+		policy.Plan{Name: "team", Limits: registrytest.Limits("1,000 per hour", "5 per hour, each group")})
+	f.edit(t, func(s *policy.Set) {
+		s.TokenPlan, s.Limits = "many", registrytest.Limits("25 per hour, together")
+	})
 	secret, other, token := f.key(t, "ten"), f.key(t, "many"), f.set.TokenCaller("issuer", "somebody")
 	_, grouped := registrytest.Create(t, f.set, tester,
 		policy.NewKey{Name: "grouped", Env: "test", Plan: "team", Group: "g"})
@@ -533,9 +551,8 @@ func (f *function) counts(t *testing.T) map[string]float64 {
 // mode, decided without Valkey, refused. The log has the denials of each caller.
 func TestMetricsOfCalls(t *testing.T) {
 	f := newFunction(t,
-		policy.Plan{Name: "ten", Limits: tenADay()},
-		policy.Plan{Name: "shadow", Mode: policy.Shadow,
-			Limits: []limiter.Limit{{Requests: 1, Window: time.Hour}}},
+		policy.Plan{Name: "ten", Limits: registrytest.Limits("10 per day")},
+		policy.Plan{Name: "shadow", Limits: registrytest.Limits("1 per hour, shadow")},
 	)
 	ten, shadow := f.key(t, "ten"), f.key(t, "shadow")
 	for range 13 {
@@ -555,7 +572,7 @@ func TestMetricsOfCalls(t *testing.T) {
 		"Checks": 17, "Allowed": 13, "Denied": 4, "ShadowDenied": 2, "Degraded": 1, "StoreErrors": 1,
 		"Refused": 2, "Unauthorized": 1,
 		"ColdStart": 1,
-		"NearLimit": 5, // two calls left 1 and 0 of ten; three left nothing of one
+		"NearLimit": 2, // two calls left 1 and 0 of ten; limits in shadow do not count
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %v, want %v", name, got[name], want)
@@ -564,7 +581,7 @@ func TestMetricsOfCalls(t *testing.T) {
 	if lines := strings.Count(f.log.String(), "msg=denied "); lines != 1 {
 		t.Errorf("%d lines about one caller's denials in a minute, want 1:\n%s", lines, f.log.String())
 	}
-	for _, want := range []string{"key_id=" + ten.ID(), `limit="10 per 1 day"`, "others_omitted=3"} {
+	for _, want := range []string{"key_id=" + ten.ID(), `limit="10 per day"`, "others_omitted=3"} {
 		if !strings.Contains(f.log.String(), want) {
 			t.Errorf("the log lacks %s:\n%s", want, f.log.String())
 		}
@@ -573,7 +590,7 @@ func TestMetricsOfCalls(t *testing.T) {
 
 // Metrics are written once in ten seconds.
 func TestMetricsAreFewLines(t *testing.T) {
-	f := newFunction(t, policy.Plan{Name: "ten", Limits: tenADay()})
+	f := newFunction(t, policy.Plan{Name: "ten", Limits: registrytest.Limits("10 per day")})
 	secret := f.key(t, "ten")
 	for range 2 {
 		for range 4 {
@@ -609,9 +626,8 @@ func TestStageOfMetrics(t *testing.T) {
 // A crossed threshold is reported once, after the answer, also when the environment ends
 // or Valkey is unavailable. The report does not contain the secret.
 func TestCrossedThresholdsAreReported(t *testing.T) {
-	daily := limiter.Limit{Requests: 4, Window: 24 * time.Hour, Algorithm: limiter.FixedWindow,
-		Notify: limiter.Thresholds{50, 100}}
-	f := newFunction(t, policy.Plan{Name: "free", Limits: []limiter.Limit{daily}})
+	f := newFunction(t, policy.Plan{Name: "free",
+		Limits: registrytest.Limits("4 per day, fixed window, notify at 50/100 %")})
 	secret := f.key(t, "free")
 	reported := func() int { return strings.Count(f.log.String(), "event=limit_crossed") }
 	for calls, want := range []int{0, 1, 1, 2, 2} {
@@ -623,8 +639,8 @@ func TestCrossedThresholdsAreReported(t *testing.T) {
 			t.Errorf("%d reports after call %d, want %d:\n%s", reported(), calls+1, want, f.log.String())
 		}
 	}
-	for _, part := range []string{"key_id=" + secret.ID(), "key_name=caller", "plan=free", "scope=key",
-		"threshold=50 used=2 max=4", "threshold=100 used=4 max=4", `limit="4 per 1 day"`} {
+	for _, part := range []string{"key_id=" + secret.ID(), "key_name=caller", "plan=free", `who="each caller"`,
+		"threshold=50 used=2 max=4", "threshold=100 used=4 max=4", `limit="4 per day"`} {
 		if !strings.Contains(f.log.String(), part) {
 			t.Errorf("the log lacks %s:\n%s", part, f.log.String())
 		}
@@ -654,8 +670,7 @@ func TestCrossedThresholdsAreReported(t *testing.T) {
 // A call that is retried after a lost reply reports a threshold that either attempt
 // crossed.
 func TestCrossedByALostReply(t *testing.T) {
-	daily := limiter.Limit{Requests: 10, Window: 24 * time.Hour, Notify: limiter.Thresholds{50}}
-	f := newFunction(t, policy.Plan{Name: "free", Limits: []limiter.Limit{daily}})
+	f := newFunction(t, policy.Plan{Name: "free", Limits: registrytest.Limits("10 per day, notify at 50 %")})
 	secret := f.key(t, "free")
 	for range 4 {
 		f.call(t, secret)

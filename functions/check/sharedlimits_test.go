@@ -2,8 +2,10 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,23 +14,16 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/enforce"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
+	"tidegate/internal/route"
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/valkeytest"
 )
 
-// sharedState matches the names of Valkey keys with counts of shared limits: of all
-// calls, a route, or an address.
-var sharedState = regexp.MustCompile(`tg:\{[^}]*\}:(?:global|route-[^:" ]*|ip-[^:" ]*):s[^:" ]*`)
-
-// sharedLimits sets the limits as each kind of shared limit.
-var sharedLimits = map[string]func(*policy.Set, []limiter.Limit){
-	"global":             func(s *policy.Set, limits []limiter.Limit) { s.Global.Limits = limits },
-	"route":              func(s *policy.Set, limits []limiter.Limit) { s.Routes[0].Shared = limits },
-	"address":            func(s *policy.Set, limits []limiter.Limit) { s.PerIP.Limits = limits },
-	"address on a route": func(s *policy.Set, limits []limiter.Limit) { s.Routes[0].PerIP = limits },
-}
+// sharedState matches the names of Valkey keys with counts of groups, addresses and all
+// callers, and of values of a parameter.
+var sharedState = regexp.MustCompile(`tg:\{[^}]*\}:(?:all-|group-|ip-)[^:" ]*:s[^:" ]*`)
 
 const (
 	callerAddress  = "192.0.2.1"
@@ -103,56 +98,57 @@ func callFrom(secret apikey.Secret, address string) enforce.Call {
 	from := netip.MustParseAddr(address)
 	return enforce.Call{
 		Kind: policy.APIKey, Subject: secret.ID(), Secret: secret, Address: from,
-		Network: netip.PrefixFrom(from, 32),
+		Network: netip.PrefixFrom(from, 32), Route: route.Call{Method: "GET", Path: "/items/7"},
 	}
 }
 
 // For a caller that may not call, the function runs no command on the counts of shared
 // limits, and does not change them.
 func TestSharedLimitsOfTheFunction(t *testing.T) {
-	for limit, share := range sharedLimits {
-		for name, caller := range deniedCallers {
-			t.Run(limit+"/"+name, func(t *testing.T) {
-				hourly := func(n int64) []limiter.Limit {
-					return []limiter.Limit{{Requests: n, Window: time.Hour}}
-				}
-				f := newFunction(t, policy.Plan{Name: "free", Limits: hourly(1)},
-					policy.Plan{Name: "pro", Limits: hourly(1000)})
-				f.edit(t, func(s *policy.Set) {
-					s.Routes = []policy.Route{{Name: "all", Cost: 1}}
-					share(s, hourly(1000))
-				})
-				legitimate := f.key(t, "pro")
-				for range 5 {
-					if c, err := f.Check(t.Context(),
-						callFrom(legitimate, callerAddress)); err != nil || !c.Allowed {
-						t.Fatalf("%+v, %v", c, err)
-					}
-				}
-				denied := callFrom(caller.secret(t, f), caller.address)
-				if c, err := f.Check(t.Context(),
-					callFrom(legitimate, callerAddress)); err != nil || !c.Allowed {
+	for name, caller := range deniedCallers {
+		t.Run(name, func(t *testing.T) {
+			f := newFunction(t,
+				policy.Plan{Name: "free", Limits: registrytest.Limits("1 per hour", "500 per hour, together")},
+				policy.Plan{Name: "pro", Limits: registrytest.Limits("1,000 per hour", "500 per hour, each group",
+					"500 per hour, together")})
+			f.edit(t, func(s *policy.Set) {
+				s.Routes = []limits.Route{registrytest.Route("items", 1, "/items/{item}")}
+				s.Limits = registrytest.Limits("500 per hour, together", "500 per hour, on items, together",
+					"500 per hour, each address", "500 per hour, on items, each address",
+					"500 per hour, on items, each {item}")
+			})
+			f.group = "acme"
+			legitimate := callFrom(f.key(t, "pro"), callerAddress)
+			for range 5 {
+				if c, err := f.Check(t.Context(), legitimate); err != nil || !c.Allowed {
 					t.Fatalf("%+v, %v", c, err)
 				}
-				before := f.sharedStates(t)
-				monitor := valkeytest.StartMonitor(t, f.checker.config.ValkeyURL)
-				for range 4 {
-					c, err := f.Check(t.Context(), denied)
-					if c.Allowed || err != nil && !errors.Is(err, policy.ErrUnknownKey) &&
-						!errors.Is(err, policy.ErrRefused) {
-						t.Fatalf("%+v, %v; want a refusal", c, err)
-					}
+			}
+			denied := callFrom(caller.secret(t, f), caller.address)
+			if c, err := f.Check(t.Context(), legitimate); err != nil || !c.Allowed {
+				t.Fatalf("%+v, %v", c, err)
+			}
+			before := f.sharedStates(t)
+			if kinds := strings.Count(before, "\n"); kinds < 7 {
+				t.Fatalf("got %d counts of shared limits, want 7 of the caller that may call:\n%s", kinds, before)
+			}
+			monitor := valkeytest.StartMonitor(t, f.checker.config.ValkeyURL)
+			for range 4 {
+				c, err := f.Check(t.Context(), denied)
+				if c.Allowed || err != nil && !errors.Is(err, policy.ErrUnknownKey) &&
+					!errors.Is(err, policy.ErrRefused) {
+					t.Fatalf("%+v, %v; want a refusal", c, err)
 				}
-				for _, command := range monitor.Commands() {
-					if sharedState.MatchString(command) {
-						t.Errorf("the server ran %s", command)
-					}
+			}
+			for _, command := range monitor.Commands() {
+				if sharedState.MatchString(command) {
+					t.Errorf("the server ran %s", command)
 				}
-				if after := f.sharedStates(t); after != before || before == "" {
-					t.Errorf("the counts of shared limits changed from %q to %q", before, after)
-				}
-			})
-		}
+			}
+			if after := f.sharedStates(t); after != before {
+				t.Errorf("the counts of shared limits changed from %q to %q", before, after)
+			}
+		})
 	}
 }
 
@@ -163,6 +159,7 @@ func (f *function) sharedStates(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	slices.Sort(names)
 	var all strings.Builder
 	for _, name := range names {
 		if !sharedState.MatchString(name) {
@@ -172,7 +169,7 @@ func (f *function) sharedStates(t *testing.T) string {
 		if err != nil && !valkey.IsValkeyNil(err) {
 			t.Fatal(err)
 		}
-		all.WriteString(name + state)
+		fmt.Fprintf(&all, "%s %q\n", name, state)
 	}
 	return all.String()
 }
