@@ -15,9 +15,13 @@ import (
 // draft-ietf-httpapi-ratelimit-headers: lists of Structured Fields (RFC 9651), whose
 // items are the names of limits.
 
-// maxFields bounds the limits that a client sees. Up to 16 counts can apply to a call, and HTTP
-// APIs pass on at most 10,240 bytes of headers.
-const maxFields = 10
+// Bounds of what a client sees of limits. Many can apply to a call, and HTTP APIs pass on
+// at most 10,240 bytes of headers.
+const (
+	maxFields = 10
+	maxBytes  = 2048 // of both fields
+	maxName   = 100  // bytes
+)
 
 // named is a limit with the name that clients know.
 type named struct {
@@ -25,8 +29,11 @@ type named struct {
 	name string
 }
 
-// reported returns the enforced limits. If they are too many, it returns those that
-// denied and those with the least remaining.
+// size returns how many bytes a limit takes in both fields, at most.
+func (l named) size() int { return 2*len(quoted(l.name)) + len(l.Unit) + 58 }
+
+// reported returns the enforced limits. If they are too many or too long, it returns those
+// that denied and those with the least remaining.
 func reported(states []enforce.LimitState) []named {
 	all := make([]named, 0, len(states))
 	seen := make(map[string]int, len(states))
@@ -40,9 +47,19 @@ func reported(states []enforce.LimitState) []named {
 		}
 		all = append(all, named{l, name})
 	}
-	if len(all) > maxFields {
-		slices.SortStableFunc(all, urgency)
-		all = all[:maxFields]
+	total := 0
+	for _, l := range all {
+		total += l.size()
+	}
+	if len(all) <= maxFields && total <= maxBytes {
+		return all
+	}
+	slices.SortStableFunc(all, urgency)
+	total = 0
+	for i, l := range all {
+		if total += l.size(); i == maxFields || total > maxBytes {
+			return all[:i]
+		}
 	}
 	return all
 }
@@ -55,7 +72,7 @@ func urgency(a, b named) int {
 }
 
 // NameOf returns the name by which clients know a limit: "30 per minute on search", "100
-// per minute each address".
+// per minute each address". A name longer than 100 bytes is cut, and ends with three dots.
 func NameOf(l limits.Limit) string {
 	name := l.Rate()
 	if l.On != "" {
@@ -66,6 +83,9 @@ func NameOf(l limits.Limit) string {
 	}
 	if l.Who > limits.EachCaller {
 		name += " " + l.For()
+	}
+	if len(name) > maxName {
+		name = strings.ToValidUTF8(name[:maxName-3], "") + "..."
 	}
 	return name
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,6 +31,25 @@ func TestMostUrgentLimitsAreReported(t *testing.T) {
 	}
 	if names := violated(got); len(names) != 2 {
 		t.Errorf("got violated %v, want 2", names)
+	}
+}
+
+// The fields of limits with long names and units have a bounded size, and show the most
+// urgent limits.
+func TestLongFields(t *testing.T) {
+	long := strings.Repeat("x", limits.MaxNameLen)
+	var states []enforce.LimitState
+	for i := range limits.MaxCounts {
+		l := state(fmt.Sprintf("1,000,000,000 %s per 366 days, on %s, except search", long, long))
+		l.Remaining, l.Next = int64(100-i), 366*24*time.Hour
+		states = append(states, l)
+	}
+	got := reported(states)
+	if size := len(stateField(got)) + len(policyField(got)); size > maxBytes || size < maxBytes*3/4 {
+		t.Errorf("got %d bytes of %d limits, want at most %d", size, len(got), maxBytes)
+	}
+	if len(got[0].name) > maxName+5 || !strings.Contains(got[0].name, "...") || got[0].Remaining != 85 {
+		t.Errorf("got %s with %d remaining first, want a short name of the least", got[0].name, got[0].Remaining)
 	}
 }
 
