@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -277,6 +278,32 @@ func TestSettle(t *testing.T) {
 			t.Errorf("a caller that owes: %+v", r)
 		}
 	})
+}
+
+// The text of a settlement is at most MaxSettlement long. With 16 logs, the most that a call
+// takes from, it is, unless their units have very long names.
+func TestSizeOfSettlements(t *testing.T) {
+	w := newWorld(t, valkeytest.Start(t))
+	for length, fits := range map[int]bool{8: true, limits.MaxNameLen: false} {
+		units, texts := map[string]int64{}, []string{}
+		for i := range limits.MaxUnits {
+			unit := strings.Repeat("u", length-1) + string(rune('a'+i))
+			units[unit] = limits.MaxRequests / 10
+			text := "1,000,000,000 " + unit + " per 366 days"
+			texts = append(texts, text, text+", each group")
+		}
+		w.save(func(s *policy.Set) {
+			s.Routes = []limits.Route{{Name: strings.Repeat("r", limits.MaxNameLen), Match: patternsOf(t, "/chat"),
+				Cost: limits.Costs{Units: units}, Settle: true}}
+		})
+		w.plan("free", texts...)
+		w.key("one", "free", func(k *policy.Key) { k.Group = "acme" })
+		r := w.check("one", "POST /chat")
+		if !r.Allowed || len(r.Limits) != limits.MaxCounts || (r.Settlement != "") != fits {
+			t.Errorf("units of %d letters: got %d bytes of %d limits, want a settlement: %t", length,
+				len(r.Settlement), len(r.Limits), fits)
+		}
+	}
 }
 
 // A check takes one round trip for a caller that the environment knows, whatever limits

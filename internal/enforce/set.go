@@ -36,6 +36,9 @@ type compiled struct {
 func compile(s *policy.Set) (*compiled, error) {
 	c := &compiled{Set: *s, language: s.Language(), opens: map[int]*route.List{}}
 	var err error
+	if err = checkZones(c.lists()); err != nil {
+		return nil, err
+	}
 	if c.router, err = c.routerWith(nil); err != nil {
 		return nil, err
 	}
@@ -50,16 +53,39 @@ func compile(s *policy.Set) (*compiled, error) {
 	return c, nil
 }
 
-// routerWith returns a router that knows the patterns of the set's limits and of others.
-func (c *compiled) routerWith(others []limits.Limit) (*limits.Router, error) {
-	lists := [][]limits.Limit{c.Limits, others}
+// lists returns the lists of limits of the set.
+func (c *compiled) lists() [][]limits.Limit {
+	lists := [][]limits.Limit{c.Limits}
 	for _, p := range c.Plans {
 		lists = append(lists, p.Limits)
 	}
 	for _, o := range c.GroupOverrides {
 		lists = append(lists, o.Limits)
 	}
-	return limits.NewRouter(c.Routes, lists...)
+	return lists
+}
+
+// checkZones returns an error if this build does not know a time zone: its periods would be
+// those of UTC.
+func checkZones(lists [][]limits.Limit) error {
+	known := map[string]bool{"": true}
+	for _, list := range lists {
+		for _, l := range list {
+			if known[l.Zone] {
+				continue
+			}
+			if _, err := time.LoadLocation(l.Zone); err != nil {
+				return fmt.Errorf("limit %s: %w", l, err)
+			}
+			known[l.Zone] = true
+		}
+	}
+	return nil
+}
+
+// routerWith returns a router that knows the patterns of the set's limits and of others.
+func (c *compiled) routerWith(others []limits.Limit) (*limits.Router, error) {
+	return limits.NewRouter(c.Routes, append(c.lists(), others)...)
 }
 
 // checkAddress refuses an address that the lists refuse. It also refuses a call without an

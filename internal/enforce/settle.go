@@ -80,7 +80,7 @@ type Settlement struct {
 }
 
 // settlement returns the text by which the call is settled; empty if nothing that can be
-// settled was taken.
+// settled was taken, or if the text is longer than MaxSettlement.
 func (r *round) settlement() string {
 	s := sealed{mark: r.mark, expires: r.Result.Now.Add(r.c.SettlementExpiry), subject: r.Result.ID,
 		route: r.Result.Route, plan: r.call.Plan}
@@ -101,7 +101,10 @@ func (r *round) settlement() string {
 	if len(s.parts) == 0 {
 		return ""
 	}
-	return r.c.seal.write(&s)
+	if text := r.c.seal.write(&s); len(text) <= MaxSettlement {
+		return text
+	}
+	return ""
 }
 
 // unitOf returns the unit of what a state counts, and whether a settlement moves it.
