@@ -109,10 +109,13 @@ func (f *function) scriptRuns(t *testing.T) int {
 	return total
 }
 
+// openPlan is a plan whose callers pass while Valkey is unavailable.
+var openPlan = policy.Plan{Name: "open", Limits: registrytest.Limits("10 per day"), Degraded: policy.Open}
+
 // A server without a place for another client refuses the first command of a connection.
 // That is an outage: known callers of an open plan pass.
 func TestDecidesWithoutAPlaceForAClient(t *testing.T) {
-	f := newFunction(t, policy.Plan{Name: "open", Limits: registrytest.Limits("10 per day"), Degraded: policy.Open})
+	f := newFunction(t, openPlan)
 	secret, unknown := f.key(t, "open"), f.key(t, "open")
 	f.call(t, secret)
 	f.command(t, "CONFIG", "SET", "maxclients", "1")
@@ -134,7 +137,7 @@ func TestDecidesWithoutAPlaceForAClient(t *testing.T) {
 // Calls that are refused without asking Valkey do not end an outage: only an answer of
 // Valkey does.
 func TestRefusedCallersDoNotEndAnOutage(t *testing.T) {
-	f := newFunction(t, policy.Plan{Name: "open", Limits: registrytest.Limits("10 per day"), Degraded: policy.Open})
+	f := newFunction(t, openPlan)
 	secret := f.key(t, "open")
 	f.call(t, secret)
 	withoutPlan := enforce.Call{Kind: policy.Token, Subject: "AAAAAAAAAAAAAAAAAAAAAA"}

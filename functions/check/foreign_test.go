@@ -101,7 +101,7 @@ func TestMadeUpKeysHurtNobody(t *testing.T) {
 // Valkey is asked about a revoked value on every call, so it is accepted at once when the
 // key is restored.
 func TestRevokedForeignValue(t *testing.T) {
-	f := newFunction(t, policy.Plan{Name: "open", Limits: registrytest.Limits("10 per day"), Degraded: policy.Open})
+	f := newFunction(t, openPlan)
 	call := f.foreign(t, 1, "192.0.2.1/32")
 	f.importKey(t, call, "open")
 	f.wantAllowed(t, "imported", call)

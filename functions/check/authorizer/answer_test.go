@@ -21,7 +21,7 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/enforce"
 	"tidegate/internal/jwt"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/proxies"
 	"tidegate/internal/testing/oidctest"
@@ -33,9 +33,6 @@ const (
 	issuer   = "https://issuer.example/"
 	audience = "orders"
 )
-
-// hourly is the limit of every caller of the table.
-var hourly = limiter.Limit{Requests: 1, Window: time.Hour}
 
 var (
 	signingKey = oidctest.NewKey('s')
@@ -148,7 +145,7 @@ func newTable(t *testing.T) *table {
 	t.Helper()
 	f := newFixture(t, valkeytest.Start(t))
 	registrytest.Save(t, f.store, tester, func(set *policy.Set) {
-		set.Plans = append(set.Plans, policy.Plan{Name: "hourly", Limits: []limiter.Limit{hourly}})
+		set.Plans = append(set.Plans, policy.Plan{Name: "hourly", Limits: registrytest.Limits("1 per hour")})
 		set.TokenPlan, set.AddressPlan = "hourly", "hourly"
 	})
 	pepper := apikey.Pepper(strings.Repeat("pepper!!", 4))
@@ -271,7 +268,7 @@ func (tb *table) want(kind, state string, c caller) map[string]any {
 		allowed = true
 		maps.Copy(context, map[string]any{
 			"limit": 1.0, "remaining": 0.0, "reset": 3600.0,
-			"rateLimit": `"1 per 1 hour";r=0;t=3600`, "rateLimitPolicy": `"1 per 1 hour";q=1;w=3600`,
+			"rateLimit": `"1 per hour";r=0;t=3600`, "rateLimitPolicy": `"1 per hour";q=1;w=3600`,
 		})
 	case "over":
 		u := tb.recorder.checked.Limits[0]
@@ -280,13 +277,13 @@ func (tb *table) want(kind, state string, c caller) map[string]any {
 			"denied":           true,
 			"limit":            1.0,
 			"remaining":        0.0,
-			"reset":            must(strconv.ParseFloat(until(u.Reset), 64)),
-			"rateLimit":        `"1 per 1 hour";r=0;t=` + wait,
-			"rateLimitPolicy":  `"1 per 1 hour";q=1;w=3600`,
+			"reset":            must(strconv.ParseFloat(until(u.Next), 64)),
+			"rateLimit":        `"1 per hour";r=0;t=` + wait,
+			"rateLimitPolicy":  `"1 per hour";q=1;w=3600`,
 			"retryAfter":       wait,
-			"message":          "The limit of 1 per 1 hour is reached. Retry after " + wait + " seconds.",
-			"violatedPolicies": `["1 per 1 hour"]`,
-			"violatedPolicy":   "1 per 1 hour",
+			"message":          "The limit of 1 per hour is reached. Retry after " + wait + " seconds.",
+			"violatedPolicies": `["1 per hour"]`,
+			"violatedPolicy":   "1 per hour",
 			"wait":             wait,
 			"problemType":      "https://iana.org/assignments/http-problem-types#quota-exceeded",
 		})
@@ -510,26 +507,26 @@ func TestRefusedAddress(t *testing.T) {
 	}
 }
 
-type impossibleCost struct{}
-
-func (impossibleCost) Check(context.Context, enforce.Call) (enforce.Result, error) {
-	return enforce.Result{}, fmt.Errorf("check: %w", limiter.ErrCost)
-}
-
 // A call that costs more than its limit ever admits is denied without a Retry-After,
 // since waiting does not help.
-func TestImpossibleCost(t *testing.T) {
+func TestNeverPasses(t *testing.T) {
 	tb := newTable(t)
-	got := must(tb.invoke(t, "REST REQUEST", impossibleCost{}, tb.newCaller(t, "key", "allowed")))
-	context, _ := got["context"].(map[string]any)
-	id, _ := context["keyId"].(string)
+	tb.setCost(t, 1)
+	c := tb.newCaller(t, "key", "allowed")
+	must(tb.invoke(t, "REST REQUEST", tb.recorder, c))
+	id := tb.recorder.call.Subject
+	override := &policy.Override{Reason: "small", Limits: registrytest.Limits("2 per hour")}
+	must(registrytest.Override(t.Context(), tb.store, id, 1, override, tester))
+	tb.setCost(t, 3)
+	got := must(tb.invoke(t, "REST REQUEST", tb.recorder, c))
 	want := iamPolicy(id, "Deny", methodARN, map[string]any{
-		"denied": true, "keyId": id, "message": "This call costs more than its limit ever admits. It can " +
-			"never pass.", "violatedPolicies": "[]",
-		"violatedPolicy": "cost", "wait": "never",
+		"denied": true, "keyId": id, "keyName": c.name, "keyVersion": 2.0, "plan": "hourly", "rule": "orders",
+		"policyVersion":    float64(tb.recorder.checked.SetVersion),
+		"message":          "This call costs more than its limit ever admits. It can never pass.",
+		"violatedPolicies": "[]", "violatedPolicy": "cost", "wait": "never",
 		"problemType": "https://iana.org/assignments/http-problem-types#quota-exceeded",
 	})
-	if diff := cmp.Diff(want, got); diff != "" || id == "" {
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -543,11 +540,12 @@ func TestReservationInTheContext(t *testing.T) {
 	c := tb.newCaller(t, "key", "allowed")
 	for kind := range eventKinds {
 		if kind == "WebSocket" {
-			continue // has no path, so the route rule does not match
+			continue // has no path, so it does not fall under the route
 		}
 		context, _ := must(tb.invoke(t, kind, tb.recorder, c))["context"].(map[string]any)
 		reservation, _ := context["reservation"].(string)
-		if s := must(tb.checker.Settle(t.Context(), reservation, 0)); s.Reserved != 4 {
+		s := must(tb.checker.Settle(t.Context(), reservation, map[string]int64{limits.Cost: 0}))
+		if s.Reserved[limits.Cost] != 4 {
 			t.Errorf("%s: %+v", kind, s)
 		}
 	}

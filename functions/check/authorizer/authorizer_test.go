@@ -21,7 +21,7 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
 	"tidegate/internal/enforce"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/testing/registrytest"
@@ -78,7 +78,7 @@ func newFixture(t *testing.T, url string) *fixture {
 	}
 	if len(set.Plans) == 0 {
 		set.Plans = []policy.Plan{{Name: "free",
-			Limits: []limiter.Limit{{Requests: 1, Window: 10 * time.Second}}}}
+			Limits: registrytest.Limits("1 per 10 seconds")}}
 		if _, err := f.store.SaveSet(t.Context(), *set, tester); err != nil {
 			t.Fatal(err)
 		}
@@ -431,11 +431,8 @@ func TestDegradedDecisions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	full := enforce.LimitState{
-		Usage: limiter.Usage{Limit: limiter.Limit{Requests: 5, Window: time.Minute}, Reset: time.Minute,
-			RetryAfter: 9 * time.Second},
-		Scope: policy.ScopeKey, Mode: policy.Enforce,
-	}
+	full := enforce.LimitState{Applied: limits.Applied{Limit: registrytest.Limits("5 per minute")[0], Cost: 1},
+		Next: 9 * time.Second, RetryAfter: 9 * time.Second}
 	for name, c := range map[string]struct {
 		checked   enforce.Result
 		principal string

@@ -9,21 +9,19 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/enforce"
-	"tidegate/internal/limiter"
-	"tidegate/internal/policy"
+	"tidegate/internal/limits"
+	"tidegate/internal/testing/registrytest"
 )
 
 // allowedByTwo is the result of a call that two limits allow.
 func allowedByTwo() enforce.Result {
-	limit := func(requests int64, window time.Duration) enforce.LimitState {
-		return enforce.LimitState{
-			Usage: limiter.Usage{Limit: limiter.Limit{Requests: requests, Window: window}, Remaining: 7},
-			Scope: policy.ScopeKey, Mode: policy.Enforce,
-		}
+	limit := func(text string) enforce.LimitState {
+		return enforce.LimitState{Applied: limits.Applied{Limit: registrytest.Limits(text)[0], Cost: 1},
+			Remaining: 7}
 	}
 	return enforce.Result{
 		Allowed: true, WouldAllow: true, ID: "abcdefghijkl", Name: "orders", Plan: "pro",
-		Limits:     []enforce.LimitState{limit(100, 10*time.Second), limit(1000, 10*time.Minute)},
+		Limits:     []enforce.LimitState{limit("100 per 10 seconds"), limit("1,000 per 10 minutes")},
 		SetVersion: 3, KeyVersion: 2,
 	}
 }

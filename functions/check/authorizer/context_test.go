@@ -12,7 +12,7 @@ import (
 
 	"tidegate/internal/answer"
 	"tidegate/internal/enforce"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 )
 
@@ -61,10 +61,11 @@ var authorizerKey = regexp.MustCompile(`context\.authorizer\.(\w+)`)
 // of denial has all the keys that its template reads.
 func TestTemplateReadsWhatIsWritten(t *testing.T) {
 	responses, text := deployed(t)
-	banned := enforce.Result{ID: "aBY2A8bWP166"}
+	banned, never := enforce.Result{ID: "aBY2A8bWP166"}, fullResult()
+	never.Limits[0].Never = true
 	denials := map[string]verdict{
-		"over limits": verdictOf(fullResult(t)), "no limit": verdictOf(banned),
-		"impossible": impossible("aBY2A8bWP166"), "unavailable": unavailable(),
+		"over limits": verdictOf(fullResult()), "no limit": verdictOf(banned),
+		"never": verdictOf(never), "unavailable": unavailable(),
 	}
 	written := []string{"error", "latency"} // API Gateway writes these, for access logs
 	for _, v := range denials {
@@ -120,25 +121,17 @@ func TestDetailOfUnauthorized(t *testing.T) {
 
 // fullResult is the result with the longest answer: every limit that can apply, and names
 // of the greatest length that need escapes.
-func fullResult(t *testing.T) enforce.Result {
-	t.Helper()
+func fullResult() enforce.Result {
 	long := strings.Repeat("<", policy.MaxNameLen)
-	c := enforce.Result{
-		ID: strings.Repeat("a", 22), Name: long, Plan: long, Rule: long,
-		Reservation: strings.Repeat("r", 512), SetVersion: 1 << 32, KeyVersion: 1 << 32,
-		Cost: limiter.MaxRequests,
-	}
-	for _, scope := range []string{policy.ScopeKey, policy.ScopeRoute, policy.ScopeIP, policy.ScopeRouteIP,
-		policy.ScopeGlobal, policy.ScopeRouteAll} {
-		for i := range limiter.MaxLimits {
-			l := limiter.Limit{Requests: limiter.MaxRequests - int64(i),
-				Window: limiter.MaxWindow - time.Millisecond}
-			if err := l.Validate(); err != nil {
-				t.Fatal(err)
-			}
-			u := limiter.Usage{Limit: l, Reset: l.Window, RetryAfter: l.Window - time.Duration(i)*time.Hour}
-			c.Limits = append(c.Limits, enforce.LimitState{Usage: u, Scope: scope, Mode: policy.Enforce})
-		}
+	c := enforce.Result{ID: strings.Repeat("a", 22), Name: long, Plan: long,
+		Route:      strings.Repeat("r", limits.MaxNameLen),
+		SetVersion: 1 << 32, KeyVersion: 1 << 32, Cost: limits.MaxRequests}
+	for i := range limits.MaxCounts {
+		l := limits.Limit{Requests: limits.MaxRequests - int64(i), Window: limits.MaxWindow - time.Millisecond,
+			Who: limits.EachParam, Param: "channel",
+			On: "/" + strings.Repeat("x", i)}
+		c.Limits = append(c.Limits, enforce.LimitState{Applied: limits.Applied{Limit: l, Cost: limits.MaxRequests},
+			Next: l.Window, RetryAfter: l.Window - time.Duration(i)*time.Hour})
 	}
 	return c
 }
@@ -146,14 +139,18 @@ func fullResult(t *testing.T) enforce.Result {
 // Every answer has less than 8 KB, and the RateLimit fields take at most a fifth of the
 // 10,240 bytes of headers that an HTTP API passes on.
 func TestAnswersAreBounded(t *testing.T) {
-	c := fullResult(t)
-	v := verdictOf(c)
+	denied, allowed := fullResult(), fullResult()
+	allowed.Allowed, allowed.Settlement = true, strings.Repeat("r", enforce.MaxSettlement)
 	for _, a := range []Answers{simple, {Format: IAM, Denial: Deny, UsageIdentifier: true}} {
-		raw, err := json.Marshal(v.response(event{kind: restRequest, arn: strings.Repeat("é", 800)}, a))
-		if err != nil || len(raw) >= 8000 {
-			t.Errorf("%d bytes, %v", len(raw), err)
+		for _, c := range []enforce.Result{denied, allowed} {
+			e := event{kind: restRequest, arn: strings.Repeat("é", 800)}
+			raw, err := json.Marshal(verdictOf(c).response(e, a))
+			if err != nil || len(raw) >= 8000 {
+				t.Errorf("allowed %t: %d bytes, %v", c.Allowed, len(raw), err)
+			}
 		}
 	}
+	v := verdictOf(denied)
 	if n := len(v.context[contextRateLimit].(string)) +
 		len(v.context[contextRateLimitPolicy].(string)); n > 10240/5 {
 		t.Errorf("the fields have %d bytes, want at most %d", n, 10240/5)
@@ -163,7 +160,7 @@ func TestAnswersAreBounded(t *testing.T) {
 // No text in the context of a denial needs escaping in the template of a gateway
 // response.
 func TestDenialNeedsNoEscapes(t *testing.T) {
-	v := verdictOf(fullResult(t))
+	v := verdictOf(fullResult())
 	for _, key := range []string{contextMessage, contextProblemType} {
 		text, _ := v.context[key].(string)
 		if quoted := must(json.Marshal(text)); string(quoted) != `"`+text+`"` {

@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
 	"tidegate/internal/testing/registrytest"
@@ -473,9 +473,8 @@ func FuzzParseEvent(f *testing.F) {
 //	                                      identity.TestIPv6RotationAndMappedIPv4
 //	missing identity                      TestBadCredentialsAreUnauthorized,
 //	                                      identity.TestMissingIdentityIsNeverTheAddress
-//	cost 0, negative, huge, NaN; limit 0  TestImpossibleCost,
-//	                                      policy.TestCostsAndLimitsOutOfRange,
-//	                                      policy.TestFreeRoute
+//	cost 0, negative, huge, NaN; limit 0  TestNeverPasses,
+//	                                      limits.TestFieldsRefused
 //	wrong checksum, unknown prefix        TestWrongChecksumIsNotChecked
 //	JWT none, swaps, claims, floods       TestAnswers,
 //	                                      jwt.TestJWTNone and the next tests,
@@ -559,7 +558,8 @@ func TestOverrideBelowTheCost(t *testing.T) {
 		must(tb.invoke(t, "REST REQUEST", tb.recorder, c))
 		id := tb.recorder.call.Subject
 		override := &policy.Override{Reason: "small",
-			Limits: []limiter.Limit{{Requests: 2, Window: time.Hour, Shadow: shadow}}}
+			Limits: registrytest.Limits("2 per hour")}
+		override.Limits[0].Shadow = shadow
 		must(registrytest.Override(t.Context(), tb.store, id, 1, override, tester))
 		tb.setCost(t, 3)
 		got := must(tb.invoke(t, "REST REQUEST", tb.recorder, c))
@@ -577,7 +577,7 @@ func (tb *table) setCost(t *testing.T, cost int64) {
 		for i := range set.Plans {
 			set.Plans[i].Limits[0].Requests = 10
 		}
-		set.Routes = []policy.Route{{Name: "orders", Cost: cost, Pattern: route.Pattern{Path: "/orders"}}}
+		set.Routes = []limits.Route{registrytest.Route("orders", cost, "/orders")}
 	})
 }
 
