@@ -13,7 +13,7 @@ import (
 	"tidegate/functions/admin/auth/password"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/audit"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/web/templates"
 )
 
@@ -101,7 +101,7 @@ func (s *server) refuseThrottled(w http.ResponseWriter, r *http.Request, wait ti
 	s.Log.Warn("login throttled")
 	seconds := int64((wait + time.Second - 1) / time.Second)
 	w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
-	words := limiter.FormatWindow(time.Duration(seconds) * time.Second)
+	words := limits.FormatWindow(time.Duration(seconds) * time.Second)
 	return s.refuseLogin(w, r, http.StatusTooManyRequests,
 		"Too many attempts from your address. Try again in "+words+".")
 }
