@@ -17,7 +17,7 @@ async function load(method, path, source, event) {
   mark(typed && Boolean(sheet.querySelector('form')));
   if (!sheet.querySelector('form, .primary')) return location.assign(path);
   if (!sheet.open) sheet.showModal();
-  const first = ['[aria-invalid]', '#result', '.limit-field input'].find((each) => sheet.querySelector(each));
+  const first = ['[aria-invalid]', '#result', '#limits'].find((each) => sheet.querySelector(each));
   sheet.querySelector(first)?.focus();
 }
 

@@ -23,7 +23,7 @@ var sources embed.FS
 
 // scripts are our scripts of every page, in the order in which they run: resume.js marks
 // the form that job.js sends.
-var scripts = []string{"live.js", "ticking.js", "zone.js", "limits.js", "until.js", "palette.js",
+var scripts = []string{"live.js", "ticking.js", "zone.js", "until.js", "palette.js",
 	"keyboard.js", "theme.js", "toast.js", "copy.js", "resume.js", "job.js", "bulk.js", "sheet.js",
 	"filters.js"}
 

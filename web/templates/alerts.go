@@ -24,8 +24,6 @@ type AlertRow struct {
 	Address   string // of the caller; empty if there is none
 	Plan      string
 	Limit     string
-	On        string // subject of a shared limit; empty for a limit of the caller alone
-	Rule      string
 	Threshold string
 	Used      string
 	Resets    Instant

@@ -4,8 +4,8 @@ package templates
 type DenialsPage struct {
 	Page    Page
 	Live    Live
-	Logs    []Choice // of denials, and of limits on trial
-	OnTrial bool     // the calls passed, and limits on trial would have denied them
+	Logs    []Choice // of denials, and of limits in shadow
+	OnTrial bool     // the calls passed, and limits in shadow would have denied them
 	Filter  DenialsFilter
 	Refused []Figure        // refused calls by cause, without zeros
 	Notes   []string        // about what the list omits
@@ -36,9 +36,9 @@ type TopRow struct{ Text, Calls, Share, Address string }
 // DenialsFilter is the form that filters the list.
 type DenialsFilter struct {
 	Action                               string
-	Key, Plan, Group, Rule, Limit, Route string
+	Key, Plan, Group, Route, Limit, Call string
 	Cause, Request                       string
-	Plans, Rules, Limits, Routes, Causes []Option
+	Plans, Routes, Limits, Calls, Causes []Option
 	From, To                             string // values of datetime-local inputs, in UTC
 	Span                                 string // the chosen range; empty for the default
 	Spans                                []Choice
@@ -59,8 +59,7 @@ type DenialRow struct {
 	Cause   string
 	Reason  string // the claim, key or setting that is the cause; may be empty
 	Limit   Choice // its address filters by the limit
-	Scope   string // whose calls the limit counts; empty for the caller's
-	Rule    Choice // its address filters by the rule
+	Route   Choice // that a backend is told; its address filters by it
 	Call    string // method and pattern
 	API     string
 }

@@ -23,26 +23,26 @@ type Explanation struct {
 	Verdict  string
 	Client   string // which client address counts and why; empty without an address
 	Allowed  bool
-	Rules    []RuleMatch
+	Routes   []RouteMatch
 	Cost     string
 	Why      []string
 	Limits   []AppliedRow
 	Response Response
 }
 
-// RuleMatch is a route rule that matches the call.
-type RuleMatch struct {
-	Name    string
-	Pattern string
-	Won     bool // the most specific rule, which applies
-	Reason  string
+// RouteMatch is a route that the call falls under.
+type RouteMatch struct {
+	Name     string
+	Pattern  string
+	Cost     string
+	SetsCost bool // of the call
 }
 
 // AppliedRow is a limit that applies to a call or to a caller.
 type AppliedRow struct {
 	Window Window
-	Scope  string
-	Tags   []string // such as shadow
-	Denied Instant  // when it denied the last call; zero if another limit did
-	Note   string   // in place of the usage, if that is unknown
+	From   string  // where the limit stands
+	Takes  string  // what the explained call takes; empty without a call
+	Denied Instant // when it denied the last call; zero if another limit did
+	Note   string  // in place of the usage, if that is unknown
 }

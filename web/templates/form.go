@@ -30,13 +30,11 @@ type Form struct {
 	Notes   []string // information above the fields
 	Warning *Warn    // warnings that sending the form again confirms; nil for none
 	Fields  []FormField
-	Lists   []LimitList
-	Samples []LimitSample // suggestions for the lists
-	After   []FormField   // fields below the lists
-	Rare    []RareFields  // fields that few set
-	Effects []string      // effects of sending the form
-	Preview bool          // the form has a preview button
-	Review  bool          // the preview button is the only one
+	After   []FormField  // fields below the others
+	Rare    []RareFields // fields that few set
+	Effects []string     // effects of sending the form
+	Preview bool         // the form has a preview button
+	Review  bool         // the preview button is the only one
 	Submit  string
 	Danger  bool // sending the form is destructive
 	Auto    bool // the script sends the form at once, for the next step of a job
@@ -103,7 +101,7 @@ type KeyChanges struct {
 
 // Change is a difference between two versions.
 type Change struct {
-	Of     string // plan, route rule or group that the difference is in; empty for none
+	Of     string // plan, route or group that the difference is in; empty for none
 	What   string // with Of
 	Before string
 	After  string
@@ -128,7 +126,14 @@ type FormField struct {
 	Max     string // maximum number of characters
 	Rows    string // number of rows of an area; empty for 3
 	Field   Field
+	Lines   []Line // of an area that is read line by line
+	Samples []Line // lines to write in an area; none has an error
 	Hidden  Hidden // sent with the field; zero for none
+}
+
+// lineErrors reports whether a line has an error.
+func (f FormField) lineErrors() bool {
+	return slices.ContainsFunc(f.Lines, func(l Line) bool { return l.Error != "" })
 }
 
 // FieldKind is the kind of a field's input.
@@ -189,6 +194,10 @@ func described(f FormField) templ.Attributes {
 	if f.Field.Error != "" {
 		attributes["aria-invalid"] = "true"
 		ids = strings.TrimSpace(ids + " " + f.ID + "-error")
+	}
+	if f.lineErrors() {
+		attributes["aria-invalid"] = "true"
+		ids = strings.TrimSpace(ids + " " + f.ID + "-lines")
 	}
 	if ids != "" {
 		attributes["aria-describedby"] = ids

@@ -9,7 +9,7 @@ type KeyPage struct {
 	Facts      []Fact
 	Diagnosis  Diagnosis
 	Limits     []AppliedRow // every limit that calls of the key fall under
-	Unused     []AppliedRow // those of route rules that have counted no call
+	Unused     []AppliedRow // those on routes that have counted no call
 	Why        []string     // which limits apply and why, in sentences
 	Notes      []string     // other information
 	Chart      TimeSeries
@@ -19,7 +19,7 @@ type KeyPage struct {
 	Recent     []Entry // newest entries of the audit log
 	Audit      string  // address of the key's audit log
 	AllDenials string  // address of the key's denials
-	OnTrial    string  // address of what limits on trial would have denied; empty for nothing
+	OnTrial    string  // address of what limits in shadow would have denied; empty for nothing
 	AllAlerts  string  // address of the key's alerts
 	Explain    string  // address that explains a call
 	Actions    KeyActions

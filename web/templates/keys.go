@@ -47,7 +47,7 @@ type Activity struct {
 	Spark           Sparkline
 	Allowed, Denied int64
 	Calls, Blocked  string
-	Would           string // calls that limits in shadow mode would have denied
+	Would           string // calls that limits in shadow would have denied
 	Used            string // time since the last call
 }
 

@@ -10,7 +10,7 @@ type PlanPage struct {
 	Figures []Figure
 	Facts   []Fact
 	Limits  []PlanLimit
-	Shadow  *Trial    // nil without limits in shadow mode
+	Shadow  *Trial    // nil without limits in shadow
 	Keys    []PlanKey // those closest to a limit first
 	Read    string    // which keys were read, if not all
 	All     Choice    // all keys of the plan
@@ -28,12 +28,11 @@ type PlanLimit struct {
 type PlanKey struct {
 	Key            Choice
 	Badges         []Badge
-	Scope          string // whose calls the limit counts
 	Window         Window
 	Calls, Blocked string // of the last hour
 }
 
-// Trial is limits in shadow mode, and what they would have blocked.
+// Trial is limits in shadow, and what they would have blocked.
 type Trial struct {
 	Limits  []string
 	Result  string

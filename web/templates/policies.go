@@ -5,13 +5,13 @@ type PoliciesPage struct {
 	Page       Page
 	Version    string
 	Plans      []PlanRow
-	Rules      []RuleRow
+	Routes     []RouteRow
 	Shared     []Fact
 	Audit      string
 	Export     string // address of the policy file
 	Import     string // address of the form that imports a policy file; empty for viewers
 	NewPlan    string // addresses of forms; empty for viewers
-	NewRule    string
+	NewRoute   string
 	EditShared string
 	Unfinished bool   // the last save did not reach every shard
 	Sync       string // address that completes the save
@@ -22,7 +22,6 @@ type PlanRow struct {
 	Name     string
 	Address  string
 	Limits   []string
-	Mode     string
 	Degraded string
 	Keys     string
 	KeysLink string
@@ -31,14 +30,13 @@ type PlanRow struct {
 	Delete   string
 }
 
-// RuleRow is a route rule.
-type RuleRow struct {
-	Name    string
-	Pattern string
-	Cost    string
-	Mode    string
-	Limits  []string
-	Calls   string // in the last hour
-	Edit    string
-	Delete  string
+// RouteRow is a route.
+type RouteRow struct {
+	Name   string
+	Match  []string // patterns
+	Cost   string
+	Limits []string // on the route, wherever they stand
+	Calls  string   // in the last hour
+	Edit   string
+	Delete string
 }

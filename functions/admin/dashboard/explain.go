@@ -14,7 +14,7 @@ import (
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/answer"
 	"tidegate/internal/enforce"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/proxies"
 	"tidegate/internal/route"
@@ -134,7 +134,7 @@ func (d *dashboard) explain(r *http.Request, f *explainForm, p *templates.Explai
 	case why != "":
 		p.Answer.Client = call.Address.String() + ": " + why + "."
 	case dependsOnAddress(set, e):
-		p.Answer.Client = "unknown: limits per address and address lists are left out. " +
+		p.Answer.Client = "unknown: limits of each address and address lists are left out. " +
 			"Enter the address that API Gateway sees."
 	}
 	return nil
@@ -142,10 +142,9 @@ func (d *dashboard) explain(r *http.Request, f *explainForm, p *templates.Explai
 
 // dependsOnAddress reports whether the client's address matters to the explained call.
 func dependsOnAddress(set *policy.Set, e enforce.Explanation) bool {
-	perRule := slices.ContainsFunc(e.Matches, func(m route.Match) bool {
-		return m.Won && len(set.Routes[m.Index].PerIP) > 0
-	})
-	return perRule || len(set.PerIP.Limits)+len(set.Deny)+len(set.Allow)+len(set.Exempt) > 0
+	limited := slices.ContainsFunc(set.Language().Candidates(e.Effective.Caller),
+		func(a limits.Applied) bool { return a.Who == limits.EachAddress })
+	return limited || len(set.Deny)+len(set.Allow)+len(set.Exempt) > 0
 }
 
 // explainedKey returns the typed key. If several keys have the name, it adds them to p as
@@ -184,25 +183,43 @@ func (d *dashboard) explanation(set *policy.Set, k policy.Key, e enforce.Explana
 		Address:  d.keyPath(k),
 		Verdict:  verdictText(e),
 		Allowed:  c.Allowed,
-		Response: responseTo(e),
-		Why:      limitReasons(app.NewSubject(set, k, limiter.Decision{}, c.Now)),
-		Cost:     "The call costs " + wording.Cost(c.Cost) + ".",
+		Response: responseTo(e.Refused, c),
+		Why:      limitReasons(app.NewSubject(set, k, nil, c.Now)),
+		Cost:     costFrom(e),
 	}
-	if len(e.Matches) == 0 {
-		x.Cost = "No route rule matches. The call costs 1; key, address and global limits apply."
-	}
-	for _, m := range e.Matches {
-		rule := set.Routes[m.Index]
-		x.Rules = append(x.Rules, templates.RuleMatch{
-			Name: page.Clip(rule.Name, page.MaxName), Pattern: rule.Pattern.String(), Won: m.Won,
-			Reason: m.Reason,
+	for _, m := range e.Routes {
+		named, _ := set.Route(m.Name)
+		x.Routes = append(x.Routes, templates.RouteMatch{
+			Name: page.Clip(m.Name, page.MaxName), Pattern: m.Pattern, Cost: routeCost(named),
+			SetsCost: m.Name == e.CostFrom,
 		})
 	}
 	for _, l := range c.Limits {
-		limit := enforce.SurveyedLimit{LimitState: l, Rule: c.Rule}
-		x.Limits = append(x.Limits, wording.Applied(limit, wording.LimitSource(e.Effective), c.Group, c.Now))
+		row := wording.Applied(l, e.Effective.Plan.Name, c.Now)
+		row.Takes = page.Number(l.Cost)
+		x.Limits = append(x.Limits, row)
 	}
 	return x
+}
+
+// costFrom says what the call costs, and which route says so.
+func costFrom(e enforce.Explanation) string {
+	cost := page.Number(e.Result.Cost)
+	switch {
+	case len(e.Routes) == 0:
+		return "The call falls under no route and costs " + cost + "."
+	case e.CostFrom == "":
+		return "The call costs " + cost + ": no route names another cost."
+	}
+	return "The call costs " + cost + ", by the route " + page.Clip(e.CostFrom, page.MaxName) + "."
+}
+
+// routeCost describes the cost that a route names.
+func routeCost(r limits.Route) string {
+	if r.Cost.IsZero() && !r.Settle {
+		return "not named"
+	}
+	return policydoc.CostText(r)
 }
 
 func verdictText(e enforce.Explanation) string {
@@ -217,14 +234,14 @@ func verdictText(e enforce.Explanation) string {
 	case c.Allowed && c.Cost == 0:
 		return "The call costs nothing."
 	case c.Allowed && !c.WouldAllow:
-		return "Allowed in shadow mode. Enforced, it would be denied."
+		return "Allowed. A limit in shadow would deny it."
 	case c.Allowed:
 		return "All limits have room."
 	}
 	if wait := c.RetryAfter(); wait > 0 {
 		text := "Next call passes in " + page.Span(wait) + ", at " + page.Instant(c.Now.Add(wait)).Text + "."
 		if by, found := c.Binding(); found {
-			text = "Denied by " + policydoc.Rate(by.Limit) + ". " + text
+			text = "Denied by " + answer.NameOf(by.Limit) + ". " + text
 		}
 		return text
 	}
@@ -233,18 +250,18 @@ func verdictText(e enforce.Explanation) string {
 
 // responseTo returns the response that a client of a REST API receives. An HTTP API
 // answers 403 without these fields.
-func responseTo(e enforce.Explanation) templates.Response {
+func responseTo(refused string, result enforce.Result) templates.Response {
 	r := templates.Response{Heading: "What a client gets now"}
-	response := answer.To(e.Result)
+	response := answer.To(result)
 	limits := [][2]string{{"RateLimit", response.RateLimit}, {"RateLimit-Policy", response.RateLimitPolicy}}
 	switch {
-	case e.Refused != "":
-		r.Advice = "401: " + e.Refused + "."
+	case refused != "":
+		r.Advice = "401: " + refused + "."
 		r.Text = httpText(http.StatusUnauthorized,
 			[][2]string{{"WWW-Authenticate", `Bearer realm="tidegate"`}},
 			fmt.Sprintf(
 				`{"type":"about:blank","title":"Unauthorized","status":401,"detail":%q,"message":%[1]q,"instance":"urn:uuid:…"}`, answer.Unauthorized))
-	case e.Result.Allowed:
+	case result.Allowed:
 		r.Advice = "Response headers a client receives"
 		r.Text = headerText(limits)
 	default:

@@ -11,11 +11,12 @@ import (
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/wording"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
 
-// maxFound bounds the keys, groups, plans and route rules among the results of a search.
+// maxFound bounds the keys, groups, plans and routes among the results of a search.
 const maxFound = 5
 
 // requestPattern matches the ids that API Gateway gives to the calls of REST and HTTP
@@ -27,7 +28,7 @@ var requestPattern = regexp.MustCompile(
 var editorActions = []templates.Choice{
 	{Text: "Create a key", Address: "/keys/new"},
 	{Text: "Create a plan", Address: "/policies/plans/new"},
-	{Text: "Create a route rule", Address: "/policies/rules/new"},
+	{Text: "Create a route", Address: "/policies/routes/new"},
 	{Text: "Limit all callers", Address: "/policies/shared"},
 	{Text: "Override or ban a caller", Address: "/callers/new"},
 	{Text: "Import policies", Address: "/policies/import"},
@@ -50,7 +51,7 @@ func (d *dashboard) showFound(w http.ResponseWriter, r *http.Request) error {
 }
 
 // find returns what a text may mean: the key with this id or secret, else keys, groups,
-// plans and route rules by name, a caller or a request by its id, pages and actions that
+// plans and routes by name, a caller or a request by its id, pages and actions that
 // the user may do by the start of a word. Those with the whole text as their name come
 // first.
 func (d *dashboard) find(r *http.Request, typed string) ([]templates.Found, error) {
@@ -97,7 +98,7 @@ func (d *dashboard) find(r *http.Request, typed string) ([]templates.Found, erro
 	return all, nil
 }
 
-// foundByName returns keys, groups, plans and route rules whose names have the text.
+// foundByName returns keys, groups, plans and routes whose names have the text.
 func (d *dashboard) foundByName(r *http.Request, typed string) ([]templates.Found, error) {
 	set, err := d.Keys.Set(r.Context())
 	if err != nil {
@@ -129,13 +130,13 @@ func (d *dashboard) foundByName(r *http.Request, typed string) ([]templates.Foun
 	return all, nil
 }
 
-// foundPolicies returns plans by name, and route rules by name and pattern. Rules lead to
-// their form, or to the list of rules for a viewer.
+// foundPolicies returns plans by name, and routes by name and pattern. Routes lead to
+// their form, or to the list of routes for a viewer.
 func (d *dashboard) foundPolicies(set *policy.Set, typed string, edits bool) []templates.Found {
 	matching := func(text string) bool {
 		return strings.Contains(strings.ToLower(text), strings.ToLower(typed))
 	}
-	var plans, rules []templates.Found
+	var plans, routes []templates.Found
 	for _, p := range set.Plans {
 		if matching(p.Name) {
 			plans = append(plans, templates.Found{Kind: "plan", Choice: templates.Choice{
@@ -144,17 +145,17 @@ func (d *dashboard) foundPolicies(set *policy.Set, typed string, edits bool) []t
 			}})
 		}
 	}
-	for _, rule := range set.Routes {
-		if pattern := rule.Pattern.String(); matching(rule.Name) || matching(pattern) {
-			at := d.Path("/policies#rules")
+	for _, route := range set.Routes {
+		if match := policydoc.MatchText(route); matching(route.Name) || matching(match) {
+			at := d.Path("/policies#routes")
 			if edits {
-				at = page.Address(d.Path("/policies/rules/edit"), url.Values{"rule": {rule.Name}})
+				at = page.Address(d.Path("/policies/routes/edit"), url.Values{"route": {route.Name}})
 			}
-			rules = append(rules, templates.Found{Kind: "route rule " + pattern, Choice: templates.Choice{
-				Text: page.Clip(rule.Name, page.MaxName), Address: at}})
+			routes = append(routes, templates.Found{Kind: "route " + page.Clip(match, page.MaxName),
+				Choice: templates.Choice{Text: page.Clip(route.Name, page.MaxName), Address: at}})
 		}
 	}
-	return append(plans[:min(len(plans), maxFound)], rules[:min(len(rules), maxFound)]...)
+	return append(plans[:min(len(plans), maxFound)], routes[:min(len(routes), maxFound)]...)
 }
 
 func (d *dashboard) foundKey(s app.Subject) templates.Found {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/audit"
+	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
 	"tidegate/web/templates"
@@ -97,7 +99,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	}
 	p.Live.Outage = wording.Outage([]policy.Plan{s.Effective.Plan})
 	p.Page.Chart = d.ChartScript()
-	p.Response = responseTo(survey.Explanation)
+	p.Response = responseTo(survey.Refused, plainCall(survey.Result))
 	points, note, err := d.readCalls(ctx, k.ID, at)
 	if err != nil {
 		return templates.KeyPage{}, err
@@ -124,6 +126,14 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 		p.Actions = d.keyActionLinks(s)
 	}
 	return p, nil
+}
+
+// plainCall returns the result for a call that falls under no route.
+func plainCall(r enforce.Result) enforce.Result {
+	r.Limits = slices.DeleteFunc(slices.Clone(r.Limits), func(l enforce.LimitState) bool {
+		return l.On != "" || l.Unread
+	})
+	return r
 }
 
 // keyNotes returns what an operator must know of a key.
@@ -225,20 +235,20 @@ func (d *dashboard) keyFacts(k policy.Key, plan policy.Plan) []templates.Fact {
 }
 
 // openRoutes names the routes that a key may call: those that both the key and its plan
-// allow.
+// open.
 func openRoutes(k policy.Key, plan policy.Plan) string {
 	switch {
-	case len(k.Allow) == 0:
-		return policydoc.AllowText(plan.Allow)
-	case len(plan.Allow) == 0:
-		return policydoc.AllowText(k.Allow)
+	case len(k.Opens) == 0:
+		return policydoc.OpensText(plan.Opens)
+	case len(plan.Opens) == 0:
+		return policydoc.OpensText(k.Opens)
 	}
-	return policydoc.AllowText(k.Allow) + "; plan: " + policydoc.AllowText(plan.Allow)
+	return policydoc.OpensText(k.Opens) + "; plan: " + policydoc.OpensText(plan.Opens)
 }
 
 // limitReasons explains which limits apply to a caller, in sentences.
 func limitReasons(s app.Subject) []string {
-	mode := modeText(s.Effective.Mode)
+	const all = "A call passes only if every limit has room, but for those in shadow."
 	plan := wording.OrNone(page.Clip(s.Effective.Plan.Name, page.MaxName))
 	if o := s.Effective.Override; o != nil {
 		text := "Override of plan " + plan
@@ -247,10 +257,10 @@ func limitReasons(s app.Subject) []string {
 		}
 		text += ". Reason: " + page.Clip(o.Reason, policy.MaxReasonLen) + "."
 		if o.Until.IsZero() {
-			return []string{text + " It never expires.", mode}
+			return []string{text + " It never expires.", all}
 		}
 		return []string{text + " It expires on " + page.Instant(o.Until).Text + ", in " +
-			page.Span(o.Until.Sub(s.At)) + ".", mode}
+			page.Span(o.Until.Sub(s.At)) + ".", all}
 	}
 	switch {
 	case s.Plan != "" || s.Kind == policy.APIKey:
@@ -260,23 +270,12 @@ func limitReasons(s app.Subject) []string {
 	default:
 		plan = "Plan: " + plan + ", the default for addresses."
 	}
-	reasons := []string{plan, mode}
+	reasons := []string{plan, all}
 	if s.Override != nil {
 		reasons = append(reasons, "An override ended on "+page.Instant(s.Override.Until).Text+": "+
 			wording.Override(s.Override)+".")
 	}
 	return reasons
-}
-
-func modeText(m policy.Mode) string {
-	switch m {
-	case policy.Shadow:
-		return "Shadow: denials are recorded, every call passes."
-	case policy.Off:
-		return "The override lifts the limits of the plan, which go on counting."
-	case policy.Enforce:
-	}
-	return "A call passes only if all of these have room."
 }
 
 // keyActionLinks returns links to the actions that the state of the key allows.

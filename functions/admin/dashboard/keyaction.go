@@ -92,13 +92,13 @@ func readGrace(f *keyForm, _ *app.KeyChange) { f.grace.CheckOption(graces) }
 
 func readDetails(f *keyForm, change *app.KeyChange) {
 	expires := f.until.Time(time.Now())
-	allow := f.allow.Routes()
+	opens := f.opens.Patterns(policy.MaxOpens)
 	change.Details = func(k *policy.Key) {
 		k.Name = f.name.Text
 		k.Tags = f.tags.Tags()
 		k.Plan = f.plan.Text
 		k.Group = f.group.Text
-		k.Allow = allow
+		k.Opens = opens
 		k.Expires = expires
 	}
 }
@@ -135,7 +135,7 @@ func (d *dashboard) showKeyAction(w http.ResponseWriter, r *http.Request) error 
 	f.tags.Text = strings.Join(f.key.Tags, ", ")
 	f.plan.Text = f.key.Plan
 	f.group.Text = f.key.Group
-	f.allow = form.RoutesInput(f.key.Allow)
+	f.opens = form.PatternsInput(f.key.Opens)
 	if r.PathValue("action") != app.Ban {
 		f.until = form.NewUntil(f.key.Expires)
 	}

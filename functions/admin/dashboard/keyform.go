@@ -28,7 +28,7 @@ type keyForm struct {
 
 	name, plan, tags, group form.Input
 	env, value              form.Input // of a new key; the form never shows value again
-	allow                   form.Input // routes, one per line
+	opens                   form.Input // patterns, one a line
 	grace                   form.Input // of a rotation
 	until                   form.Until
 	reason                  form.Input
@@ -47,7 +47,7 @@ func (f *keyForm) table() form.Table {
 		{Name: "group", Input: &f.group, Max: form.MaxInput},
 		{Name: "env", Input: &f.env, Max: form.MaxInput},
 		{Name: "value", Input: &f.value},
-		{Name: "allow", Input: &f.allow, Max: form.MaxRoutesText},
+		{Name: "opens", Input: &f.opens, Max: form.MaxPatternsText},
 		{Name: "grace", Input: &f.grace, Max: form.MaxInput},
 		{Name: "reason", Input: &f.reason, Max: form.MaxReasonInput},
 	}
@@ -110,7 +110,7 @@ func (f *keyForm) groupField() templates.FormField {
 }
 
 func (f *keyForm) routesField() templates.FormField {
-	return form.RoutesField("One per line. The plan must allow them too. Leave blank for all.", f.allow)
+	return form.OpensField("One pattern a line. The plan must open them too. Leave blank for all.", f.opens)
 }
 
 func (d *dashboard) showNewKey(w http.ResponseWriter, r *http.Request) error {
@@ -142,7 +142,7 @@ func (d *dashboard) createKey(w http.ResponseWriter, r *http.Request) error {
 		Name: f.name.Text, Env: f.env.Text, Plan: f.plan.Text, Group: f.group.Text,
 		Tags:    f.tags.Tags(),
 		Expires: f.until.Time(time.Now()),
-		Allow:   f.allow.Routes(),
+		Opens:   f.opens.Patterns(policy.MaxOpens),
 		Value:   strings.TrimSpace(r.PostForm.Get("value")),
 	}
 	if f.reason.Text != "" {

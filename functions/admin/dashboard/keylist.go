@@ -208,13 +208,10 @@ func (d *dashboard) keyRow(s app.Subject) templates.KeyRow {
 	for _, tag := range s.Tags {
 		row.Tags = append(row.Tags, page.Clip(tag, policy.MaxTagLen))
 	}
-	if s.Fullest.Scope == policy.ScopeGroup || s.Fullest.Scope == policy.ScopeRoute {
-		w := wording.Window(s.Fullest.Usage)
-		w.Marks = append(w.Marks, wording.FullestScope(s))
-		row.Windows = append(row.Windows, w)
-	}
-	for _, u := range s.Now.Limits {
-		row.Windows = append(row.Windows, wording.Window(u))
+	for _, l := range s.Limits {
+		if !l.Unread {
+			row.Windows = append(row.Windows, wording.Window(l))
+		}
 	}
 	return row
 }
@@ -228,13 +225,10 @@ func isBlocked(row templates.KeyRow) bool {
 	return false
 }
 
-// asOf returns the time of the usage by the store's clock. Without usage it returns the
-// current time by the function's clock.
+// asOf returns the time at which the usage of keys was read.
 func asOf(subjects []app.Subject) time.Time {
 	for _, s := range subjects {
-		if !s.Now.Now.IsZero() {
-			return s.Now.Now
-		}
+		return s.At
 	}
 	return time.Now()
 }
@@ -293,8 +287,8 @@ func keyCells(s app.Subject) []string {
 	for _, b := range wording.Badges(s) {
 		states = append(states, b.Text)
 	}
-	for _, u := range s.Now.Limits {
-		used = append(used, strconv.FormatInt(u.Used(), 10))
+	for _, l := range s.Limits {
+		used = append(used, strconv.FormatInt(l.Used(), 10))
 	}
 	until, reason := "", ""
 	if s.Override != nil {

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/functions/admin/policydoc"
+	"tidegate/internal/answer"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
@@ -31,8 +33,12 @@ func (d *dashboard) showOverride(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	e, _ := set.Effective(key, time.Now())
+	var own *policy.Override
+	if e.Source == "override" {
+		own = e.Override
+	}
 	return d.renderOverride(w, r, http.StatusOK,
-		overridePage{set: set, key: key, form: changes.NewOverrideForm(key, e)})
+		overridePage{set: set, key: key, form: changes.NewOverrideForm(key.Version, own, changes.Replaceable(e))})
 }
 
 // overridable returns the key of the request and the policy set. It fails if the key is
@@ -52,8 +58,7 @@ func (d *dashboard) overridable(r *http.Request) (*policy.Set, policy.Key, error
 	return set, key, nil
 }
 
-// saveOverride saves the form. The other buttons render the form again: with a limit
-// added or removed, or with a preview.
+// saveOverride saves the form, or renders it again with a preview.
 func (d *dashboard) saveOverride(w http.ResponseWriter, r *http.Request) error {
 	if err := page.ParseForm(r); err != nil {
 		return err
@@ -68,7 +73,7 @@ func (d *dashboard) saveOverride(w http.ResponseWriter, r *http.Request) error {
 	}
 	button := r.PostForm.Get("action")
 	o := overridePage{set: set, key: key, form: typed}
-	if o.form.Limits.Change(button) || form.Resumes(r) {
+	if form.Resumes(r) {
 		return d.renderOverride(w, r, http.StatusOK, o)
 	}
 	override := o.form.Override(time.Now())
@@ -79,7 +84,7 @@ func (d *dashboard) saveOverride(w http.ResponseWriter, r *http.Request) error {
 		return d.renderOverride(w, r, http.StatusUnprocessableEntity, o)
 	}
 	if button == changes.PreviewButton {
-		o.warnings = app.MootWarnings("", override.Limits)
+		o.warnings = app.OverrideWarnings(set, override.Limits)
 		after := key
 		after.Override = override
 		o.preview = &templates.Preview{Changes: changes.OfKey(set, key, after)}
@@ -133,9 +138,11 @@ func (d *dashboard) putOverride(w http.ResponseWriter, r *http.Request, view ove
 
 func (d *dashboard) renderOverride(w http.ResponseWriter, r *http.Request, status int, o overridePage) error {
 	name := page.Clip(o.key.Name, page.MaxName)
-	lead := "Overrides the plan " + page.Clip(o.key.Plan, page.MaxName) + " for this key only."
-	if o.key.Plan == "" {
-		lead = "Overrides the default limits for this caller only."
+	lead := []string{"For this key only. Applies from the next check. Counts are kept."}
+	if last, err := d.lastDenial(r.Context(), o.set, o.key); err != nil {
+		return page.Failed("read denials", err)
+	} else if last != "" {
+		lead = append(lead, last)
 	}
 	f := o.form.View()
 	f.Warning = form.Warn(o.warnings)
@@ -146,11 +153,36 @@ func (d *dashboard) renderOverride(w http.ResponseWriter, r *http.Request, statu
 		Trail:    d.keyTrail(o.key),
 		Heading:  "Limits of",
 		Name:     name,
-		Lead:     []string{lead + " Applies from the next check. Counts are kept."},
+		Lead:     lead,
 		Conflict: o.conflict,
 		Preview:  o.preview,
 		Form:     &f,
 	}))
+}
+
+// lastDenial names the limit that denied a key last, and says whether an override reaches
+// it; empty for none in the last 24 hours.
+func (d *dashboard) lastDenial(ctx context.Context, set *policy.Set, k policy.Key) (string, error) {
+	recent, err := d.denials.Recent(ctx, k.ID)
+	if err != nil {
+		return "", err
+	}
+	last, found := app.LastDenial(recent.Log)
+	if !found || last.Limit == "" {
+		return "", nil
+	}
+	text := "Denied last by " + page.Clip(last.Limit, page.MaxName)
+	e, _ := set.Effective(k, time.Now())
+	for _, a := range set.Language().Candidates(e.Caller) {
+		switch {
+		case answer.NameOf(a.Limit) != last.Limit || a.CountsOnly:
+		case a.Who.OfCaller():
+			return text + ". An override reaches it.", nil
+		default:
+			return text + ". No override reaches it: it is " + a.For() + ".", nil
+		}
+	}
+	return text + ", which is no longer in force.", nil
 }
 
 // effectiveText describes the limits of a key and their source.

@@ -147,7 +147,7 @@ func (d *dashboard) denialsAddress(at chart.Period, now time.Time, cause string)
 }
 
 // figures returns the figures at the top of the page. denied is the address of the
-// denials, onTrial that of what limits in shadow mode would have denied.
+// denials, onTrial that of what limits in shadow would have denied.
 func (d *dashboard) figures(sum usage.Counts, refused usage.Refusals, active, valkey templates.Figure,
 	denied, onTrial string) []templates.Figure {
 	share := "0 %"
@@ -155,7 +155,7 @@ func (d *dashboard) figures(sum usage.Counts, refused usage.Refusals, active, va
 		share = page.Number(app.Percent(sum.Denied, sum.Calls())) + " %"
 	}
 	would := templates.Figure{Name: "Would block", Value: page.Number(sum.ShadowDenied),
-		Note: "by limits in shadow mode"}
+		Note: "by limits in shadow"}
 	if sum.ShadowDenied > 0 {
 		would.Address = onTrial
 	}

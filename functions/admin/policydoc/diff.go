@@ -147,6 +147,6 @@ func (d *differ) routes(before, after []limits.Route) {
 func (d *differ) route(r, q limits.Route) {
 	d.of = "route " + q.Name
 	d.note("name", r.Name, q.Name)
-	d.note("calls to", matchText(r), matchText(q))
+	d.note("calls to", MatchText(r), MatchText(q))
 	d.note("cost", CostText(r), CostText(q))
 }

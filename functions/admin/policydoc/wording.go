@@ -62,9 +62,10 @@ func CostText(r limits.Route) string {
 }
 
 // RouteText describes a route, except its name.
-func RouteText(r limits.Route) string { return matchText(r) + "; cost " + CostText(r) }
+func RouteText(r limits.Route) string { return MatchText(r) + "; cost " + CostText(r) }
 
-func matchText(r limits.Route) string {
+// MatchText lists the patterns of a route.
+func MatchText(r limits.Route) string {
 	texts := make([]string, len(r.Match))
 	for i, p := range r.Match {
 		texts[i] = limits.PatternText(p)

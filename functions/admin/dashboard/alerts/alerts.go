@@ -84,7 +84,7 @@ func (d *Pages) show(w http.ResponseWriter, r *http.Request) error {
 		Target: targetWords(d.crossings.Target), Nowhere: nowhere,
 		Empty: templates.Empty{Heading: "No alerts",
 			Advice: "No call has crossed a threshold in the last 30 days. To get alerts, add thresholds " +
-				"to a limit of a plan, rule or override: 10,000 per day, notify at 80 %."},
+				"to a limit of a plan, policy or override: 10,000 per day, notify at 80 %."},
 	}
 	if len(q.Subject) > maxID || q.Subject != "" && !app.IsID(q.Subject) {
 		p.Problem = "No key has this id. Search by name instead?"
@@ -141,16 +141,9 @@ func (d *Pages) rows(r *http.Request, events []crossing.Event) ([]templates.Aler
 func (d *Pages) row(e *crossing.Event, k policy.Key) templates.AlertRow {
 	row := templates.AlertRow{
 		At: page.Instant(e.Time), Caller: e.KeyID, Plan: page.Clip(e.Plan, page.MaxName),
-		Rule: page.Clip(e.Rule, page.MaxName), Threshold: strconv.Itoa(e.Threshold) + " %",
+		Limit: page.Clip(e.Limit, 2*page.MaxName), Threshold: strconv.Itoa(e.Threshold) + " %",
 		Used:   page.Number(e.Used) + " of " + page.Number(e.Max),
 		Resets: page.Instant(e.Resets), Reached: e.Threshold == 100,
-	}
-	row.Limit, _ = app.LimitWords(e.Limit)
-	if e.Scope != policy.ScopeKey {
-		row.On = page.Clip(app.ScopeWords(e.Scope, "", e.Group, e.Rule), 2*page.MaxName)
-	}
-	if strings.HasPrefix(e.Scope, policy.ScopeRoute) {
-		row.Rule = "" // On has it
 	}
 	switch {
 	case k.ID != "" && k.Kind == policy.APIKey:

@@ -59,7 +59,7 @@ func sentence(e audit.Entry, changed []templates.Change) (text, subject string) 
 	return text, subject
 }
 
-// wholeText is the sentence for a plan or a rule that is created or deleted; empty for
+// wholeText is the sentence for a plan or a route that is created or deleted; empty for
 // other changes.
 func wholeText(c templates.Change) string {
 	none := wording.OrNone("")
@@ -74,7 +74,7 @@ func wholeText(c templates.Change) string {
 	return ""
 }
 
-// ownerOf names the plan or the rule that all changes of the policies are of.
+// ownerOf names the plan or the route that all changes of the policies are of.
 func ownerOf(changed []templates.Change) string {
 	owner := ""
 	for i, c := range changed {

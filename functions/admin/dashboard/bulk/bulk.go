@@ -126,7 +126,7 @@ func (d *Pages) showBulk(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	f.override = changes.NewOverrideForm(policy.Key{}, policy.Effective{Mode: policy.Enforce})
+	f.override = changes.NewOverrideForm(0, nil, nil)
 	return d.renderForm(w, r, http.StatusOK, set, f)
 }
 
@@ -163,7 +163,7 @@ func (d *Pages) startBulk(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	button := r.PostForm.Get("action")
-	if f.override.Limits.Change(button) || form.Resumes(r) {
+	if form.Resumes(r) {
 		return d.renderForm(w, r, http.StatusOK, set, f)
 	}
 	f.check(set)
@@ -177,7 +177,7 @@ func (d *Pages) startBulk(w http.ResponseWriter, r *http.Request) error {
 		return d.renderForm(w, r, http.StatusUnprocessableEntity, set, f)
 	case button == changes.PreviewButton:
 		if f.do == app.Override {
-			f.warnings = app.MootWarnings("", f.job().Override.Limits)
+			f.warnings = app.OverrideWarnings(set, f.job().Override.Limits)
 		}
 		return d.renderForm(w, r, http.StatusOK, set, f)
 	case !f.checkTotal():

@@ -12,7 +12,6 @@ import (
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
-	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
@@ -129,9 +128,11 @@ func (d *Pages) preview(r *http.Request, set *policy.Set, f *bulkForm) (
 // countsOf returns what a reset makes of the counts of a key.
 func countsOf(s app.Subject) []templates.Change {
 	var all []templates.Change
-	for _, u := range s.Now.Limits {
-		all = append(all, templates.Change{What: "used of " + policydoc.Rate(u.Limit),
-			Before: page.Number(u.Used()), After: "0"})
+	for _, l := range s.Limits {
+		if l.Who.OfCaller() && !l.Unread {
+			all = append(all, templates.Change{What: "used of " + l.Limit.String(),
+				Before: page.Number(l.Used()), After: "0"})
+		}
 	}
 	return all
 }

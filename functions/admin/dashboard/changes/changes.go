@@ -1,5 +1,5 @@
 // Package changes owns what pages that change something share: differences in words,
-// links that undo a change, since when limits are in shadow mode, the form of an override,
+// links that undo a change, since when limits are in shadow, the form of an override,
 // and filters of keys. The other dashboard packages import it. It writes nothing and knows
 // no page.
 package changes
@@ -75,7 +75,7 @@ func OfKey(set *policy.Set, before, after policy.Key) []templates.Change {
 	d.add("tags", strings.Join(before.Tags, ", "), strings.Join(after.Tags, ", "))
 	d.add("plan", before.Plan, after.Plan)
 	d.add("group", before.Group, after.Group)
-	d.add("open routes", policydoc.AllowText(before.Allow), policydoc.AllowText(after.Allow))
+	d.add("open routes", policydoc.OpensText(before.Opens), policydoc.OpensText(after.Opens))
 	d.add("status", string(before.Status), string(after.Status))
 	d.add("override", overrideText(before.Override), overrideText(after.Override))
 	d.add("expires", timeText(before.Expires), timeText(after.Expires))
@@ -85,20 +85,9 @@ func OfKey(set *policy.Set, before, after policy.Key) []templates.Change {
 		now := time.Now()
 		old, _ := set.Effective(before, now)
 		current, _ := set.Effective(after, now)
-		d.add("effective limits", effectiveText(old), effectiveText(current))
+		d.add("effective limits", policydoc.LimitsText(old.Limits), policydoc.LimitsText(current.Limits))
 	}
 	return d
-}
-
-func effectiveText(e policy.Effective) string {
-	switch e.Mode {
-	case policy.Off:
-		return "no limits"
-	case policy.Shadow:
-		return policydoc.LimitsText(e.Limits) + ", in shadow"
-	case policy.Enforce:
-	}
-	return policydoc.LimitsText(e.Limits)
 }
 
 func overrideText(o *policy.Override) string {

@@ -24,7 +24,7 @@ var KeyStates = []templates.Option{
 	{Value: string(app.Overridden), Text: "overridden"},
 	{Value: string(app.Blocked), Text: "blocked now"},
 	{Value: string(app.Near), Text: "near a limit"},
-	{Value: string(app.Shadow), Text: "shadow or off"},
+	{Value: string(app.Shadow), Text: "shadow or no limits"},
 	{Value: string(app.Banned), Text: "banned"},
 	{Value: string(app.Expiring), Text: "expired or expiring"},
 	{Value: string(app.Revoked), Text: "revoked"},

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"tidegate/internal/audit"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/usage"
@@ -15,7 +15,7 @@ import (
 // maxTrialEdits is how many edits of the policy a search for the begin of a trial reads.
 const maxTrialEdits = 20
 
-// TrialSince returns since when the limits of a plan in shadow mode are as they are: the
+// TrialSince returns since when the limits of a plan in shadow are as they are: the
 // time of the edit that made them, or of the oldest edit that was read, or the begin of
 // counts by minute. It is zero if the plan has no such limits.
 func (c *Changes) TrialSince(ctx context.Context, p policy.Plan) (time.Time, error) {
@@ -43,12 +43,10 @@ func (c *Changes) TrialSince(ctx context.Context, p policy.Plan) (time.Time, err
 
 func sameTrial(a, b policy.Plan) bool {
 	return len(ShadowLimits(a)) == 0 && len(ShadowLimits(b)) == 0 ||
-		a.Mode == b.Mode && slices.Equal(a.Limits, b.Limits)
+		slices.EqualFunc(a.Limits, b.Limits, limits.Limit.Equal)
 }
 
 // ShadowLimits returns the limits of a plan that calls may exceed without being denied.
-func ShadowLimits(p policy.Plan) []limiter.Limit {
-	return slices.DeleteFunc(slices.Clone(p.Limits), func(l limiter.Limit) bool {
-		return !l.Shadow && p.Mode != policy.Shadow
-	})
+func ShadowLimits(p policy.Plan) []limits.Limit {
+	return slices.DeleteFunc(slices.Clone(p.Limits), func(l limits.Limit) bool { return !l.Shadow })
 }

@@ -22,9 +22,9 @@ type TimeSeries struct {
 	Step      time.Duration
 	Allowed   []int64 // nil for a chart of blocked calls only
 	Blocked   []int64
-	OnTrial   bool    // Blocked are calls that passed and that limits on trial would have blocked
+	OnTrial   bool    // Blocked are calls that passed and that limits in shadow would have blocked
 	Parts     []Part  // of Blocked: what blocked the calls; may be empty
-	Would     []int64 // allowed calls that limits on trial would have blocked; nil if unknown
+	Would     []int64 // allowed calls that limits in shadow would have blocked; nil if unknown
 	Marks     []TimeMark
 	// SelectIn is an address of this dashboard. Selecting a range in the chart opens it
 	// with the query parameters from and to, in RFC 3339. Empty turns selection off.

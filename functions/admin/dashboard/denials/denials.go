@@ -77,7 +77,7 @@ func (d *Pages) showDenials(w http.ResponseWriter, r *http.Request) error {
 	p.OnTrial, p.Logs = f.OnTrial, f.logs(path)
 	if f.OnTrial {
 		p.Empty = templates.Empty{Heading: "No limit would block",
-			Advice: "No limit in shadow mode would have denied a matching call."}
+			Advice: "No limit in shadow would have denied a matching call."}
 	}
 	p.Page.Chart = d.ChartScript()
 	if f.problem != "" {
@@ -183,7 +183,7 @@ func (d *Pages) exportDenials(w http.ResponseWriter, r *http.Request) error {
 	if f.problem != "" {
 		return page.Problem{Status: http.StatusBadRequest}
 	}
-	t := page.NewTable("time", "caller", "name", "plan", "group", "cause", "limit", "rule", "method",
+	t := page.NewTable("time", "caller", "name", "plan", "group", "cause", "limit", "route", "method",
 		"path", "api", "stage", "network", "retry after ms", "request", "calls", "reason")
 	next := ""
 	for batch, err := range inBatches(d.usage.EveryDenial(r.Context(), f.Query)) {
@@ -259,7 +259,7 @@ type Summary struct {
 	Rows    []templates.DenialRow // the latest, newest first
 	Refused []templates.Figure    // number of refused calls by cause
 	All     string                // address of all denials
-	OnTrial string                // address of the calls that limits on trial would have denied
+	OnTrial string                // address of the calls that limits in shadow would have denied
 }
 
 // Recent returns the summary of a key or caller.

@@ -14,6 +14,7 @@ import (
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/cause"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage/denylog"
 	"tidegate/web/templates"
@@ -38,8 +39,8 @@ var spans = []templates.Option{
 func readFilter(r *http.Request, now time.Time) filter {
 	q := r.URL.Query()
 	f := filter{from: q.Get("from"), to: q.Get("to"), span: q.Get("range")}
-	f.Subject, f.Plan, f.Rule = strings.TrimSpace(q.Get("key")), q.Get("plan"), q.Get("rule")
-	f.Limit, f.Route, f.Request = q.Get("limit"), q.Get("route"), q.Get("request")
+	f.Subject, f.Plan, f.Rule = strings.TrimSpace(q.Get("key")), q.Get("plan"), q.Get("route")
+	f.Limit, f.Route, f.Request = q.Get("limit"), q.Get("call"), q.Get("request")
 	f.After, f.Count = q.Get("after"), denialsPerPage
 	f.Group = strings.TrimSpace(q.Get("group"))
 	known := f.SetCause(q.Get("cause"))
@@ -59,7 +60,7 @@ func readFilter(r *http.Request, now time.Time) filter {
 	switch {
 	case max(length(f.Subject), length(f.Plan), length(f.Group), length(f.Rule), length(f.Limit),
 		length(f.Route)-20, length(f.Request)) > maxFilterText:
-		f.problem = "Key, plan, group, rule, limit, route and request: at most 200 characters."
+		f.problem = "Key, plan, group, route, limit, call and request: at most 200 characters."
 	case !known:
 		f.problem = "Cause: choose one from the list."
 	case !fromOK || !toOK:
@@ -114,8 +115,8 @@ func instantOr(text string, fallback time.Time) (time.Time, bool) {
 }
 
 func (f filter) values() url.Values {
-	return url.Values{"key": {f.Subject}, "plan": {f.Plan}, "group": {f.Group}, "rule": {f.Rule},
-		"limit": {f.Limit}, "route": {f.Route}, "request": {f.Request}, "cause": {f.CauseName()},
+	return url.Values{"key": {f.Subject}, "plan": {f.Plan}, "group": {f.Group}, "route": {f.Rule},
+		"limit": {f.Limit}, "call": {f.Route}, "request": {f.Request}, "cause": {f.CauseName()},
 		"from": {f.from}, "to": {f.to}, "range": {f.span}}
 }
 
@@ -124,15 +125,13 @@ func (f filter) words(name, value string) string {
 	switch name {
 	case "key":
 		return cmp.Or(f.name, value)
-	case "limit":
-		return limitText(value)
 	case "cause":
 		return cmp.Or(causeTexts[f.Cause], anyTrial)
 	}
 	return value
 }
 
-const anyTrial = "Would block" // all causes of the log of limits on trial
+const anyTrial = "Would block" // all causes of the log of limits in shadow
 
 // logs returns the links to the two logs, with the same filter but for the cause.
 func (f filter) logs(path string) []templates.Choice {
@@ -143,32 +142,23 @@ func (f filter) logs(path string) []templates.Choice {
 	}
 }
 
-// limitText names a limit and, but for a caller's own, whose calls it counts.
-func limitText(name string) string {
-	limit, scope := app.LimitWords(name)
-	if scope == policy.ScopeKey {
-		return limit
-	}
-	return limit + ", " + app.ScopeWords(scope, "", "…", "…")
-}
-
 // view returns the form. Its selects offer what the set has, and what the summary found.
 func (f filter) view(path string, set *policy.Set, found denylog.Summary) templates.DenialsFilter {
 	values := f.values()
 	v := templates.DenialsFilter{
 		Action: path, Key: page.Clip(f.Subject, 64), Group: page.Clip(f.Group, maxFilterText),
-		Plan: f.Plan, Rule: f.Rule, Limit: f.Limit, Route: f.Route,
+		Plan: f.Plan, Route: f.Rule, Limit: f.Limit, Call: f.Route,
 		Request: f.Request, Cause: f.CauseName(),
 		Span: f.span, Problem: f.problem, Clear: path,
-		Plans:  options("any plan", f.Plan, set.Plans, func(p policy.Plan) string { return p.Name }, nil),
-		Rules:  options("any rule", f.Rule, set.Routes, func(r policy.Route) string { return r.Name }, nil),
-		Limits: options("any limit", f.Limit, mostOf(found.Limits), valueOf, limitText),
-		Routes: options("any route", f.Route, mostOf(found.Routes), valueOf, nil),
+		Plans:  options("any plan", f.Plan, set.Plans, func(p policy.Plan) string { return p.Name }),
+		Routes: options("any route", f.Rule, set.Routes, func(r limits.Route) string { return r.Name }),
+		Limits: options("any limit", f.Limit, mostOf(found.Limits), valueOf),
+		Calls:  options("any call", f.Route, mostOf(found.Routes), valueOf),
 		Causes: []templates.Option{{Text: "any cause"}},
 		Chips: page.Chips(path, values, f.words, []templates.Option{
 			{Value: "key", Text: "Key"}, {Value: "group", Text: "Group"}, {Value: "plan", Text: "Plan"},
-			{Value: "rule", Text: "Route rule"}, {Value: "limit", Text: "Limit"},
-			{Value: "route", Text: "Route"}, {Value: "request", Text: "Request"},
+			{Value: "route", Text: "Route"}, {Value: "limit", Text: "Limit"},
+			{Value: "call", Text: "Call"}, {Value: "request", Text: "Request"},
 			{Value: "cause", Text: "Cause"},
 			{Value: "from", Text: "From"}, {Value: "to", Text: "To"},
 		}...),
@@ -196,9 +186,8 @@ func mostOf(counts map[string]int64) []denylog.Count { return denylog.Most(count
 func valueOf(c denylog.Count) string { return c.Value }
 
 // options returns the options of a select: any, then the values of items, and the chosen
-// value if it is none of them. words puts a value into words; nil shows it as it is.
-func options[T any](anyText, chosen string, items []T, value func(T) string,
-	words func(string) string) []templates.Option {
+// value if it is none of them.
+func options[T any](anyText, chosen string, items []T, value func(T) string) []templates.Option {
 	values := []string{""}
 	for _, item := range items {
 		values = append(values, value(item))
@@ -209,9 +198,6 @@ func options[T any](anyText, chosen string, items []T, value func(T) string,
 	all := make([]templates.Option, len(values))
 	for i, v := range values {
 		all[i] = templates.Option{Value: v, Text: page.Clip(v, page.MaxName)}
-		if words != nil {
-			all[i].Text = page.Clip(words(v), page.MaxName)
-		}
 	}
 	all[0].Text = anyText
 	return all

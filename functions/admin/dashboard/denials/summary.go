@@ -74,9 +74,9 @@ func (d *Pages) summaryView(ctx context.Context, s denylog.Summary, f filter, li
 		counts         []denylog.Count
 		words          func(string) string
 	}{
-		{"Limits", "limit", denylog.Most(s.Limits, topCount), limitText},
+		{"Limits", "limit", denylog.Most(s.Limits, topCount), asItIs},
 		{"Callers", "key", callers, name},
-		{"Routes", "route", denylog.Most(s.Routes, topCount), asItIs},
+		{"Calls", "call", denylog.Most(s.Routes, topCount), asItIs},
 	} {
 		list := templates.Top{Heading: top.heading}
 		for _, c := range top.counts {
@@ -180,14 +180,9 @@ func (d *Pages) denialRow(l *denylog.Entry, k policy.Key, keep url.Values) templ
 	}
 	if l.Limit != "" {
 		row.Limit = link("limit", l.Limit)
-		limit, scope := app.LimitWords(l.Limit)
-		row.Limit.Text = page.Clip(limit, page.MaxName)
-		if scope != policy.ScopeKey {
-			row.Scope = page.Clip(app.ScopeWords(scope, "", l.Group, l.Rule), 2*page.MaxName)
-		}
 	}
 	if l.Rule != "" {
-		row.Rule = link("rule", l.Rule)
+		row.Route = link("route", l.Rule)
 	}
 	return row
 }

@@ -6,16 +6,16 @@ import (
 	"strings"
 
 	"tidegate/functions/admin/dashboard/page"
-	"tidegate/internal/policy"
+	"tidegate/internal/limits"
 	"tidegate/internal/route"
 	"tidegate/web/templates"
 )
 
 // Bounds of typed lists. The longest valid lists of networks and routes are within them.
 const (
-	MaxPrefixText = 30_000 // characters
-	MaxRoutesText = 20_000 // characters
-	maxQuoted     = 50     // characters of an item that an error quotes
+	MaxPrefixText   = 30_000 // characters
+	MaxPatternsText = 60_000 // characters
+	maxQuoted       = 50     // characters of an item that an error quotes
 )
 
 // AreaField returns a field for a list of networks.
@@ -28,6 +28,10 @@ func AreaField(name, label, hint string, in Input) templates.FormField {
 // address is a network of its own. Prefixes sets an error if one is invalid.
 func (in *Input) Prefixes() []netip.Prefix {
 	var list []netip.Prefix
+	if len(in.Text) > MaxPrefixText {
+		in.Error = "Enter at most " + page.Number(MaxPrefixText) + " characters."
+		return nil
+	}
 	for _, word := range strings.FieldsFunc(in.Text, func(c rune) bool {
 		return c == ',' || c == ';' || c <= ' '
 	}) {
@@ -45,25 +49,30 @@ func (in *Input) Prefixes() []netip.Prefix {
 	return list
 }
 
-// RoutesField returns the field for the open routes of a plan or a key, one per line.
-func RoutesField(hint string, in Input) templates.FormField {
-	return templates.FormField{ID: "allow", Label: "Open routes", Kind: templates.AreaField, Hint: hint,
-		Sample: "GET /orders/*", Max: strconv.Itoa(MaxRoutesText), Field: Field(in)}
+// OpensField returns the field for the routes that a plan or a key opens, one a line.
+func OpensField(hint string, in Input) templates.FormField {
+	return PatternsField("opens", "Open routes", hint, in)
 }
 
-// RoutesInput returns the input that Routes reads as allow.
-func RoutesInput(allow []route.Pattern) Input {
-	lines := make([]string, len(allow))
-	for i, p := range allow {
-		lines[i] = p.String()
+// PatternsField returns a field for patterns of calls, one a line.
+func PatternsField(name, label, hint string, in Input) templates.FormField {
+	return templates.FormField{ID: name, Label: label, Kind: templates.AreaField, Hint: hint,
+		Sample: "GET /orders/*", Max: strconv.Itoa(MaxPatternsText), Field: Field(in)}
+}
+
+// PatternsInput returns the input that Patterns reads as list.
+func PatternsInput(list []route.Pattern) Input {
+	lines := make([]string, len(list))
+	for i, p := range list {
+		lines[i] = limits.PatternText(p)
 	}
 	return Input{Text: strings.Join(lines, "\n")}
 }
 
-// Routes returns the typed patterns. It sets an error if one is invalid or there are too
-// many.
-func (in *Input) Routes() []route.Pattern {
-	var allow []route.Pattern
+// Patterns returns the typed patterns. It sets an error if one is invalid or there are more
+// than most.
+func (in *Input) Patterns(most int) []route.Pattern {
+	var list []route.Pattern
 	for line := range strings.Lines(in.Text) {
 		if line = strings.TrimSpace(line); line == "" {
 			continue
@@ -73,10 +82,10 @@ func (in *Input) Routes() []route.Pattern {
 			in.Error = "“" + page.Clip(line, maxQuoted) + "”: " + page.Clip(err.Error(), page.MaxName) + "."
 			return nil
 		}
-		allow = append(allow, p)
+		list = append(list, p)
 	}
-	if len(allow) > policy.MaxAllow {
-		in.Error = "Enter at most " + strconv.Itoa(policy.MaxAllow) + " routes."
+	if len(list) > most {
+		in.Error = "Enter at most " + strconv.Itoa(most) + " patterns."
 	}
-	return allow
+	return list
 }

@@ -16,14 +16,19 @@ type Table []Entry
 type Entry struct {
 	Name  string // in the HTML form
 	Input *Input
-	Max   int    // characters that are read; 0 for a field that the form reads itself
-	Path  string // in policy.FieldError, below what the form edits; empty if it is Name
+	// Limits is the field in place of Input if it is a list of limits.
+	Limits *Limits
+	Max    int    // characters that are read; 0 for a field that the form reads itself
+	Path   string // in policy.FieldError, below what the form edits; empty if it is Name
 }
 
 // Read reads the fields that a browser sent.
 func (t Table) Read(values url.Values) {
 	for _, e := range t {
-		if e.Max > 0 {
+		switch {
+		case e.Limits != nil:
+			e.Limits.read(values, e.Name)
+		case e.Max > 0:
 			*e.Input = Typed(values, e.Name, e.Max)
 		}
 	}
@@ -33,7 +38,11 @@ func (t Table) Read(values url.Values) {
 func (t Table) ErrorCount() int {
 	n := 0
 	for _, e := range t {
-		n += CountErrors(*e.Input)
+		if e.Limits != nil {
+			n += e.Limits.errorCount()
+		} else {
+			n += CountErrors(*e.Input)
+		}
 	}
 	return n
 }
@@ -44,7 +53,12 @@ func (t Table) ErrorCount() int {
 func (t Table) SetError(of policy.FieldError, at string) bool {
 	for _, e := range t {
 		path := at + cmp.Or(e.Path, e.Name)
-		if of.Field == path || strings.HasPrefix(of.Field, path+"[") {
+		switch {
+		case e.Limits != nil:
+			if e.Limits.setError(of, path) {
+				return true
+			}
+		case of.Field == path, strings.HasPrefix(of.Field, path+"["), strings.HasPrefix(of.Field, path+"."):
 			e.Input.Error = Sentence(of.Message)
 			return true
 		}

@@ -105,14 +105,11 @@ func (d *Pages) showOverride(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	k, e := policy.Key{Version: set.Version, Override: g.Override}, policy.Effective{Mode: policy.Enforce}
-	if o := g.Override; o != nil {
-		e = policy.Effective{Limits: o.Limits, Source: "override"}
-	}
-	return d.renderOverride(w, r, http.StatusOK, g, changes.NewOverrideForm(k, e), nil)
+	f := changes.NewOverrideForm(set.Version, g.Override, nil)
+	return d.renderOverride(w, r, http.StatusOK, g, f, nil)
 }
 
-// saveOverride saves the form, or renders it again with a limit added or removed.
+// saveOverride saves the form.
 func (d *Pages) saveOverride(w http.ResponseWriter, r *http.Request) error {
 	if err := page.ParseForm(r); err != nil {
 		return err
@@ -125,7 +122,7 @@ func (d *Pages) saveOverride(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return page.Problem{Status: http.StatusBadRequest}
 	}
-	if f.Limits.Change(r.PostForm.Get("action")) || form.Resumes(r) {
+	if form.Resumes(r) {
 		return d.renderOverride(w, r, http.StatusOK, g, f, nil)
 	}
 	if f.Version != set.Version {

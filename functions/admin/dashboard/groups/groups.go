@@ -7,15 +7,13 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"slices"
+	"strconv"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/dashboard/denials"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/wording"
-	"tidegate/internal/enforce"
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
@@ -128,7 +126,8 @@ func (d *Pages) show(w http.ResponseWriter, r *http.Request) error {
 		p.Keys = append(p.Keys, d.keyRow(s))
 	}
 	for _, l := range g.Limits {
-		p.Limits = append(p.Limits, limitRows(g.Name, l, found.Subjects)...)
+		n, _ := strconv.Atoi(l.PlanID)
+		p.Limits = append(p.Limits, wording.Applied(l, set.PlanName(n), g.Now))
 	}
 	if p.Denials, p.AllDenials, err = d.denials.OfGroup(r.Context(), g.Name); err != nil {
 		return page.Failed("read denials", err)
@@ -146,22 +145,6 @@ func (d *Pages) show(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	return d.Render(w, r, http.StatusOK, templates.Group(p))
-}
-
-// limitRows returns the group's use of a plan's limits; none if no key shown has the plan
-// and no call counts against it.
-func limitRows(name string, l app.GroupLimits, keys []app.Subject) (rows []templates.AppliedRow) {
-	hasKeys := slices.ContainsFunc(keys, func(s app.Subject) bool { return s.Plan == l.Plan.Name })
-	used := slices.ContainsFunc(l.Now.Limits, func(u limiter.Usage) bool { return u.Used() > 0 })
-	if !hasKeys && !used {
-		return nil
-	}
-	for _, s := range enforce.LimitStates(l.Now.Limits, policy.ScopeGroup, l.Plan.Mode) {
-		limit := enforce.SurveyedLimit{LimitState: s}
-		rows = append(rows, wording.Applied(limit, "", name+", plan "+page.Clip(l.Plan.Name, page.MaxName),
-			l.Now.Now))
-	}
-	return rows
 }
 
 func (d *Pages) keyRow(s app.Subject) templates.GroupKey {

@@ -8,13 +8,13 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"tidegate/functions/admin/policydoc"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
 
 // Number formats a count with a comma between thousands: 12,345.
-func Number(n int64) string { return policydoc.Number(n) }
+func Number(n int64) string { return limits.Number(n) }
 
 // Span formats a waiting time, rounded up: "3.2 s", "2 min 5 s", "1 h 20 min", "3 d 4 h".
 // A time of 0 or less is "0 s".

@@ -15,6 +15,8 @@ import (
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/wording"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
@@ -24,43 +26,20 @@ import (
 // editForm is the part of the policy set that a page edits, as the user typed it, with
 // the errors of its fields.
 type editForm interface {
-	// fill loads the saved values. It reports false if the plan or rule does not exist.
+	// fill loads the saved values. It reports false if the plan or route does not exist.
 	fill(set *policy.Set) bool
-	// read takes the values that a browser sent. It returns an error for a form of
-	// another page.
-	read(values url.Values) error
 	fields() form.Table
-	lists() []*form.LimitList
-	// apply writes the typed values to next, whose lists of plans and rules the saved set
-	// does not share. It reports false if the plan or rule does not exist.
+	// apply writes the typed values to next, whose lists of plans and routes the saved set
+	// does not share. It reports false if the plan or route does not exist.
 	apply(next *policy.Set) bool
 	// setError sets an error of the set that apply changed at its field. It reports false
 	// if the form has no such field.
 	setError(e policy.FieldError) bool
-	// heading returns the page's heading and the name of the plan or rule, if any.
+	// heading returns the page's heading and the name of the plan or route, if any.
 	heading() (text, name string)
 	view(set *policy.Set) templates.Form
 	// done is the message after a save.
 	done() string
-}
-
-// readFields reads fields and limit lists. It returns an error for a form of another
-// page.
-func readFields(v url.Values, fields form.Table, lists []*form.LimitList) (err error) {
-	fields.Read(v)
-	for _, l := range lists {
-		if *l, err = form.ReadLimitList(v, l.Name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// setFieldError sets an error at the field or list with its path, and reports whether
-// there is one. at is the path of the edited plan or rule, with a dot at the end.
-func setFieldError(e policy.FieldError, at string, fields form.Table, lists []*form.LimitList) bool {
-	return fields.SetError(e, at) ||
-		slices.ContainsFunc(lists, func(l *form.LimitList) bool { return l.SetError(e, at+l.Name) })
 }
 
 // edit is an editForm with the rest of its page.
@@ -79,11 +58,7 @@ type edit struct {
 
 // errorCount returns the number of fields with an error.
 func (e *edit) errorCount() int {
-	n := form.CountErrors(e.reason) + e.form.fields().ErrorCount()
-	for _, l := range e.form.lists() {
-		n += l.ErrorCount()
-	}
-	return n
+	return form.CountErrors(e.reason) + e.form.fields().ErrorCount()
 }
 
 // setErrors sets the errors of a set at their fields. Those without a field become the
@@ -120,8 +95,8 @@ func (d *pages) show(open func(*http.Request) (edit, bool)) auth.Handler {
 	}
 }
 
-// save returns the handler that saves the form. The other buttons of the form show it
-// again with more or fewer rows, or with a preview. open is as for show.
+// save returns the handler that saves the form, or shows it again with a preview. open is
+// as for show.
 func (d *pages) save(open func(*http.Request) (edit, bool)) auth.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if err := page.ParseForm(r); err != nil {
@@ -136,9 +111,10 @@ func (d *pages) save(open func(*http.Request) (edit, bool)) auth.Handler {
 			return page.Failed("read policy", err)
 		}
 		e.version, err = form.ReadVersion(r.PostForm)
-		if err != nil || e.form.read(r.PostForm) != nil {
+		if err != nil {
 			return page.Problem{Status: http.StatusBadRequest}
 		}
+		e.form.fields().Read(r.PostForm)
 		e.reason = form.Typed(r.PostForm, "reason", form.MaxReasonInput)
 		e.values = r.PostForm
 		return d.saveEdit(w, r, set, e)
@@ -147,9 +123,7 @@ func (d *pages) save(open func(*http.Request) (edit, bool)) auth.Handler {
 
 func (d *pages) saveEdit(w http.ResponseWriter, r *http.Request, set *policy.Set, e edit) error {
 	button := r.PostForm.Get("action")
-	listChanged := slices.ContainsFunc(e.form.lists(),
-		func(l *form.LimitList) bool { return l.Change(button) })
-	if listChanged || form.Resumes(r) {
+	if form.Resumes(r) {
 		return d.renderEdit(w, r, http.StatusOK, set, e)
 	}
 	next := cloneSet(set)
@@ -162,7 +136,7 @@ func (d *pages) saveEdit(w http.ResponseWriter, r *http.Request, set *policy.Set
 	case !exists && e.version == set.Version:
 		return d.notFound()
 	case !exists:
-		e.problem = "Someone else deleted this plan or rule. Nothing was saved."
+		e.problem = "Someone else deleted this plan or route. Nothing was saved."
 		return d.renderConflict(w, r, set, next, e)
 	case e.errorCount() > 0:
 		return d.renderEdit(w, r, http.StatusUnprocessableEntity, set, e)
@@ -173,7 +147,7 @@ func (d *pages) saveEdit(w http.ResponseWriter, r *http.Request, set *policy.Set
 	}
 }
 
-// cloneSet copies a set with its lists of plans and rules, so that elements can be
+// cloneSet copies a set with its lists of plans and routes, so that elements can be
 // replaced.
 func cloneSet(s *policy.Set) *policy.Set {
 	next := *s
@@ -191,13 +165,27 @@ func (d *pages) previewEdit(w http.ResponseWriter, r *http.Request, set, next *p
 	if err != nil {
 		return page.Failed("judge policy", err)
 	}
-	e.preview = &templates.Preview{Changes: changes.OfPolicy(set, next)}
+	e.preview = previewOf(set, next)
 	if e.plan > 0 {
 		if err := d.addPlanEffects(r, set, e); err != nil {
 			return page.Failed("preview", err)
 		}
 	}
 	return d.renderEdit(w, r, http.StatusOK, set, e)
+}
+
+// previewOf describes what an edit changes, and which limits count from zero after it.
+func previewOf(set, next *policy.Set) *templates.Preview {
+	p := &templates.Preview{Changes: changes.OfPolicy(set, next)}
+	n := page.Number(int64(len(p.Changes))) + " changes"
+	if len(p.Changes) == 1 {
+		n = "1 change"
+	}
+	p.Effects = []string{n + "."}
+	for _, count := range policydoc.NewCounts(set, next) {
+		p.Effects = append(p.Effects, page.Clip(count.String(), wording.MaxText)+".")
+	}
+	return p
 }
 
 // storeEdit saves next. It responds with 422 if next is invalid or a warning is not
@@ -231,7 +219,7 @@ func (d *pages) storeEdit(w http.ResponseWriter, r *http.Request, set, next *pol
 }
 
 func (d *pages) notFound() error {
-	return page.Problem{Status: http.StatusNotFound, Heading: "Plan or rule not found",
+	return page.Problem{Status: http.StatusNotFound, Heading: "Plan or route not found",
 		Advice: "It may have been deleted or renamed.", Action: d.toPolicies()}
 }
 
@@ -304,7 +292,7 @@ func (d *pages) renderEdit(
 	f.Action, f.Error, f.Errors = d.Path(e.path), e.problem, e.errorCount()
 	f.Hidden = append(f.Hidden, templates.Hidden{Name: "version", Value: strconv.FormatInt(e.version, 10)})
 	f.After, f.Warning = append(f.After, form.ReasonField(e.reason)), form.Warn(e.warnings)
-	f.Samples, f.Preview = form.LimitSamples(), !f.Danger
+	f.Preview = !f.Danger
 	f.Cancel = templates.Choice{Text: "Cancel", Address: cancel}
 	f.Submit = cmp.Or(f.Submit, "Save")
 	name = page.Clip(name, page.MaxName)

@@ -4,15 +4,14 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
-	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/functions/admin/policydoc"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
@@ -22,21 +21,17 @@ type planForm struct {
 	number   int // 0 for a new plan
 	row      int // index of the plan in the set that apply changed
 	name     form.Input
-	mode     form.Input
+	limits   form.Limits
 	degraded form.Input
 	share    form.Input
-	allow    form.Input // routes
-	limits   form.LimitList
-	perGroup form.LimitList
+	opens    form.Input // patterns
 }
 
 // planEdit returns the edit of the plan in the path, or of a new plan if the path has
 // none.
 func (d *pages) planEdit(r *http.Request) (edit, bool) {
-	f := &planForm{
-		mode: form.Input{Text: string(policy.Enforce)}, degraded: form.Input{Text: string(policy.Closed)},
-		limits: form.NewLimitList("limits", nil), perGroup: form.NewLimitList("perGroup", nil),
-	}
+	f := &planForm{degraded: form.Input{Text: string(policy.Closed)},
+		limits: form.Limits{Most: limits.MaxPlanLimits}}
 	if r.PathValue("number") == "" {
 		return edit{form: f, path: "/policies/plans/new"}, true
 	}
@@ -60,15 +55,11 @@ func planIndex(set *policy.Set, number int) int {
 func (f *planForm) fields() form.Table {
 	return form.Table{
 		{Name: "name", Input: &f.name, Max: policy.MaxNameLen + 50},
-		{Name: "mode", Input: &f.mode, Max: form.MaxInput},
+		{Name: "limits", Limits: &f.limits},
 		{Name: "degraded", Input: &f.degraded, Max: form.MaxInput},
 		{Name: "share", Input: &f.share, Max: form.MaxInput},
-		{Name: "allow", Input: &f.allow, Max: form.MaxRoutesText},
+		{Name: "opens", Input: &f.opens, Max: form.MaxPatternsText},
 	}
-}
-
-func (f *planForm) lists() []*form.LimitList {
-	return []*form.LimitList{&f.limits, &f.perGroup}
 }
 
 func (f *planForm) fill(set *policy.Set) bool {
@@ -77,35 +68,23 @@ func (f *planForm) fill(set *policy.Set) bool {
 	}
 	p, exists := set.PlanByNumber(f.number)
 	f.name.Text = p.Name
-	f.mode.Text = policydoc.ModeText(p.Mode)
 	f.degraded.Text = string(cmp.Or(p.Degraded, policy.Closed))
 	if p.Share > 0 {
 		f.share.Text = strconv.Itoa(p.Share)
 	}
-	f.allow = form.RoutesInput(p.Allow)
-	f.limits = form.NewLimitList("limits", p.Limits)
-	f.perGroup = form.NewLimitList("perGroup", p.PerGroup)
+	f.opens = form.PatternsInput(p.Opens)
+	f.limits.Set(p.Limits)
 	return exists
 }
 
-func (f *planForm) read(v url.Values) error {
-	return readFields(v, f.fields(), f.lists())
-}
-
 func (f *planForm) apply(next *policy.Set) bool {
-	f.mode.CheckOption(wording.ModeOptions())
 	f.degraded.CheckOption(degradedOptions())
 	p := policy.Plan{
-		Number: f.number, Name: strings.TrimSpace(f.name.Text), Mode: policy.Mode(f.mode.Text),
-		Degraded: policy.Degraded(f.degraded.Text),
-		Limits:   f.limits.Limits(), PerGroup: f.perGroup.Limits(),
-		Allow: f.allow.Routes(),
+		Number: f.number, Name: strings.TrimSpace(f.name.Text), Limits: f.limits.List(),
+		Degraded: policy.Degraded(f.degraded.Text), Opens: f.opens.Patterns(policy.MaxOpens),
 	}
 	if p.Degraded == policy.Local {
 		p.Share = int(f.share.Whole("Enter the percentage of each limit for one environment.", 1, 100))
-	}
-	if len(p.Limits) == 0 && f.limits.ErrorCount() == 0 {
-		f.limits.Error = "A plan needs at least one limit."
 	}
 	if f.number == 0 {
 		f.row = len(next.Plans)
@@ -128,7 +107,7 @@ func (f *planForm) apply(next *policy.Set) bool {
 }
 
 func (f *planForm) setError(e policy.FieldError) bool {
-	return setFieldError(e, fmt.Sprintf("plans[%d].", f.row), f.fields(), f.lists())
+	return f.fields().SetError(e, fmt.Sprintf("plans[%d].", f.row))
 }
 
 func (f *planForm) heading() (text, name string) {
@@ -150,16 +129,13 @@ func (f *planForm) view(*policy.Set) templates.Form {
 	return templates.Form{
 		Fields: []templates.FormField{
 			form.TextField("name", "Name", "free", policy.MaxNameLen, f.name),
-			form.ChoiceField("mode", "Mode", wording.ModeOptions(), f.mode),
 			form.ChoiceField("degraded", "If Valkey is unavailable", degradedOptions(), f.degraded),
 			form.TextField("share", "Percent per environment (local only)", "10", 3, f.share),
+			form.LimitsField("A call passes only if all of these have room. Each caller, unless a limit says "+
+				"each group or together.", f.limits),
 		},
-		Lists: []templates.LimitList{
-			f.limits.View("Limits", "A call passes only if all of these have room."),
-			form.Rare(f.perGroup.View("Limits per group", "All keys of a group share these.")),
-		},
-		Rare: []templates.RareFields{{Summary: "Routes", Fields: []templates.FormField{
-			form.RoutesField("One per line. If set, calls to other routes get 401.", f.allow),
+		Rare: []templates.RareFields{{Summary: "Open routes", Fields: []templates.FormField{
+			form.OpensField("One pattern a line. If set, calls to others get 401.", f.opens),
 		}}},
 	}
 }
@@ -172,7 +148,7 @@ func (f *planForm) done() string {
 type confirmation struct {
 	title, submit, message string
 	danger                 bool
-	// find returns the name of the plan or rule and notes for the page; false if there is
+	// find returns the name of the plan or route and notes for the page; false if there is
 	// nothing to change.
 	find   func(set *policy.Set) (name string, notes []string, exists bool)
 	change func(next *policy.Set)
@@ -185,11 +161,7 @@ func (c *confirmation) fill(set *policy.Set) (exists bool) {
 	return exists
 }
 
-func (c *confirmation) read(url.Values) error { return nil }
-
 func (c *confirmation) fields() form.Table { return nil }
-
-func (c *confirmation) lists() []*form.LimitList { return nil }
 
 func (c *confirmation) apply(next *policy.Set) bool {
 	exists := c.fill(next)
@@ -215,7 +187,7 @@ func planDeletion(r *http.Request) (edit, bool) {
 	c := &confirmation{title: "Delete the plan", submit: "Delete", message: "Plan deleted.", danger: true}
 	c.find = func(set *policy.Set) (string, []string, bool) {
 		p, exists := set.PlanByNumber(number)
-		return p.Name, []string{policydoc.LimitsText(p.Limits) + "."}, exists
+		return p.Name, []string{policydoc.PlanText(p) + "."}, exists
 	}
 	c.change = func(next *policy.Set) {
 		i := planIndex(next, number)

@@ -15,7 +15,8 @@ import (
 	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/cause"
-	"tidegate/internal/limiter"
+	"tidegate/internal/enforce"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/usage"
@@ -74,7 +75,7 @@ func (d *pages) planPage(r *http.Request, p policy.Plan, use app.PlanUse, since 
 			reachWords(use.Reach) + " were read. All figures on this page are theirs."
 	}
 	for _, k := range use.Keys[:min(len(use.Keys), planKeysShown)] {
-		if app.Share(k.Fullest.Usage) > 0 {
+		if app.Share(k.Fullest) > 0 {
 			v.Keys = append(v.Keys, d.planKeyRow(k))
 		}
 	}
@@ -103,8 +104,8 @@ func planFigures(use app.PlanUse, keys int64, all string) []templates.Figure {
 	for _, k := range use.Keys {
 		sum = sum.Plus(k.Calls)
 		switch {
-		case k.Fullest.Scope == "":
-		case k.Fullest.RetryAfter > 0:
+		case k.Fullest.Requests == 0:
+		case k.Fullest.Full():
 			full++
 		case k.Fullest.NearlyUsedUp():
 			near++
@@ -122,28 +123,26 @@ func planFigures(use app.PlanUse, keys int64, all string) []templates.Figure {
 
 func (d *pages) planFacts(p policy.Plan) []templates.Fact {
 	return []templates.Fact{
-		{Name: "Mode", Value: policydoc.ModeText(p.Mode)},
 		{Name: "If Valkey is unavailable", Value: policydoc.DegradedText(p)},
-		{Name: "Each group", Value: wording.OrNone(strings.Join(policydoc.Each(p.PerGroup), ", "))},
-		{Name: "Open routes", Value: page.Clip(policydoc.AllowText(p.Allow), wording.MaxText)},
+		{Name: "Open routes", Value: page.Clip(policydoc.OpensText(p.Opens), wording.MaxText)},
 		{Name: "Changes", Value: "audit of the policy", Address: d.Path("/audit?subject=" + policyset.SetID)},
 	}
 }
 
-// planLimits describes the use of each limit by the keys that have it: those without an
-// override.
+// planLimits describes the use of each limit by the keys for which it holds.
 func (d *pages) planLimits(p policy.Plan, keys []app.PlanKey) []templates.PlanLimit {
 	rows := make([]templates.PlanLimit, len(p.Limits))
 	for i, l := range p.Limits {
 		var used []int64
-		row := templates.PlanLimit{Limit: policydoc.Rate(l), Marks: policydoc.Marks(l),
-			Median: "–", High: "–", Highest: "–"}
+		row := templates.PlanLimit{Limit: l.Rate(), Marks: l.Marks(), Median: "–", High: "–", Highest: "–"}
 		for _, k := range keys {
-			if k.Status != policy.Active || k.Effective.Override != nil ||
-				len(k.Now.Limits) != len(p.Limits) {
+			at := slices.IndexFunc(k.Limits, func(s enforce.LimitState) bool {
+				return s.Source == limits.FromPlan && s.Index == i && !s.CountsOnly && !s.Unread
+			})
+			if k.Status != policy.Active || at < 0 {
 				continue
 			}
-			n := k.Now.Limits[i].Used()
+			n := k.Limits[at].Used()
 			if n > 0 && (len(used) == 0 || n > slices.Max(used)) {
 				row.Fullest = d.keyLink(k.Subject)
 			}
@@ -160,7 +159,7 @@ func (d *pages) planLimits(p policy.Plan, keys []app.PlanKey) []templates.PlanLi
 }
 
 // usedText returns the use that a percentage of the keys do not exceed. used is sorted.
-func usedText(used []int64, percent int, l limiter.Limit) string {
+func usedText(used []int64, percent int, l limits.Limit) string {
 	n := used[(len(used)*percent+99)/100-1]
 	return page.Number(n) + " (" + page.Number(app.Percent(n, l.Requests)) + " %)"
 }
@@ -171,25 +170,25 @@ func (d *pages) keyLink(s app.Subject) templates.Choice {
 
 func (d *pages) planKeyRow(k app.PlanKey) templates.PlanKey {
 	return templates.PlanKey{Key: d.keyLink(k.Subject), Badges: wording.Badges(k.Subject),
-		Window: wording.WindowAt(k.Fullest.Usage, k.Now.Now), Scope: wording.FullestScope(k.Subject),
-		Calls: page.Number(k.Calls.Calls()), Blocked: page.Number(k.Calls.Denied)}
+		Window: wording.WindowAt(k.Fullest, time.Now()),
+		Calls:  page.Number(k.Calls.Calls()), Blocked: page.Number(k.Calls.Denied)}
 }
 
-// shadow describes what the limits of a plan in shadow mode would have blocked since a
+// shadow describes what the shadow limits of a plan would have blocked since a
 // time; nil if it has none.
 func (d *pages) shadow(p policy.Plan, keys []app.PlanKey, since time.Time) *templates.Trial {
-	limits := changes.ShadowLimits(p)
-	if len(limits) == 0 {
+	shadow := changes.ShadowLimits(p)
+	if len(shadow) == 0 {
 		return nil
 	}
 	t := d.trial(keys, since)
-	t.Limits = policydoc.Each(limits)
+	t.Limits = policydoc.Each(shadow)
 	t.Denials = page.Address(d.Path("/denials"), url.Values{"cause": {cause.Shadow.String()},
 		"plan": {p.Name}})
 	return &t
 }
 
-// trial counts what limits in shadow mode would have blocked of the calls of keys since a
+// trial counts what shadow limits would have blocked of the calls of keys since a
 // time.
 func (d *pages) trial(keys []app.PlanKey, since time.Time) templates.Trial {
 	var t templates.Trial
@@ -219,17 +218,14 @@ func (d *pages) trial(keys []app.PlanKey, since time.Time) templates.Trial {
 }
 
 // addPlanEffects adds to the preview of a plan how many keys have the plan, and what its
-// limits in shadow mode would have blocked.
+// shadow limits would have blocked.
 func (d *pages) addPlanEffects(r *http.Request, set *policy.Set, e edit) error {
 	counts, err := d.keys.PlanCounts(r.Context(), set)
 	if err != nil {
 		return err
 	}
-	changed := "1 change"
-	if n := len(e.preview.Changes); n != 1 {
-		changed = strconv.Itoa(n) + " changes"
-	}
-	e.preview.Effects = []string{changed + " for " + app.KeyCount(counts[e.plan]) + "."}
+	first := &e.preview.Effects[0]
+	*first = strings.TrimSuffix(*first, ".") + " for " + app.KeyCount(counts[e.plan]) + "."
 	p, _ := set.PlanByNumber(e.plan)
 	if len(changes.ShadowLimits(p)) == 0 {
 		return nil
@@ -243,7 +239,7 @@ func (d *pages) addPlanEffects(r *http.Request, set *policy.Set, e edit) error {
 		return err
 	}
 	t := d.trial(use.Keys, since)
-	e.preview.Effects = append(e.preview.Effects, "Limits in shadow mode: "+t.Result)
+	e.preview.Effects = append(e.preview.Effects, "Limits in shadow: "+t.Result)
 	for _, k := range t.Keys {
 		e.preview.Effects = append(e.preview.Effects, k.Key.Text+": "+k.Would+" of "+k.Calls+" calls")
 	}

@@ -1,4 +1,4 @@
-// Package policies serves the pages of the policy: plans, route rules, limits and address
+// Package policies serves the pages of the policy: plans, routes, limits and address
 // lists for all callers, and import and export of the policy document. Package dashboard
 // mounts it. It reads and writes the policy through package app only.
 package policies
@@ -15,13 +15,13 @@ import (
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/dashboard/changes"
+	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/functions/admin/policydoc"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
-	routing "tidegate/internal/route"
 	"tidegate/internal/usage"
 	"tidegate/web/templates"
 )
@@ -47,28 +47,32 @@ func Routes(
 		{Pattern: "POST /policies/import", Role: auth.Editor, Handle: d.importPolicies, Resumes: true,
 			MaxBody: MaxImport, Deadline: auth.Slow},
 		{Pattern: "POST /policies/sync", Role: auth.Editor, Handle: d.syncPolicies, Deadline: auth.Slow},
-		{Pattern: "GET /policies/rules/edit", Role: auth.Editor, Handle: d.showRule},
+		{Pattern: "GET /policies/routes/edit", Role: auth.Editor, Handle: d.showRoute},
 		{Pattern: "GET /policies/plans/new", Role: auth.Editor, Handle: d.show(d.planEdit)},
 		{Pattern: "POST /policies/plans/new", Role: auth.Editor, Handle: d.save(d.planEdit),
-			Resumes: true, Deadline: auth.Slow},
+			Resumes: true, MaxBody: maxPatterns, Deadline: auth.Slow},
 		{Pattern: "GET /policies/plans/{number}", Role: auth.Viewer, Handle: d.showPlan},
 		{Pattern: "GET /policies/plans/{number}/edit", Role: auth.Editor, Handle: d.show(d.planEdit)},
 		{Pattern: "POST /policies/plans/{number}/edit", Role: auth.Editor, Handle: d.save(d.planEdit),
-			Resumes: true, Deadline: auth.Slow},
+			Resumes: true, MaxBody: maxPatterns, Deadline: auth.Slow},
 		{Pattern: "GET /policies/plans/{number}/delete", Role: auth.Editor, Handle: d.show(planDeletion)},
 		{Pattern: "POST /policies/plans/{number}/delete", Role: auth.Editor, Handle: d.save(planDeletion),
 			Resumes: true, Deadline: auth.Slow},
-		{Pattern: "GET /policies/rules/new", Role: auth.Editor, Handle: d.show(ruleEdit)},
-		{Pattern: "POST /policies/rules", Role: auth.Editor, Handle: d.save(ruleEdit),
+		{Pattern: "GET /policies/routes/new", Role: auth.Editor, Handle: d.show(routeEdit)},
+		{Pattern: "POST /policies/routes", Role: auth.Editor, Handle: d.save(routeEdit),
+			Resumes: true, MaxBody: maxPatterns, Deadline: auth.Slow},
+		{Pattern: "GET /policies/routes/delete", Role: auth.Editor, Handle: d.show(routeDeletion)},
+		{Pattern: "POST /policies/routes/delete", Role: auth.Editor, Handle: d.save(routeDeletion),
 			Resumes: true, Deadline: auth.Slow},
-		{Pattern: "GET /policies/rules/delete", Role: auth.Editor, Handle: d.show(ruleDeletion)},
-		{Pattern: "POST /policies/rules/delete", Role: auth.Editor, Handle: d.save(ruleDeletion),
-			Resumes: true, Deadline: auth.Slow},
-		{Pattern: "GET /policies/shared", Role: auth.Editor, Handle: d.show(allCallersEdit)},
-		{Pattern: "POST /policies/shared", Role: auth.Editor, Handle: d.save(allCallersEdit), Resumes: true,
+		{Pattern: "GET /policies/all", Role: auth.Editor, Handle: d.show(allCallersEdit)},
+		{Pattern: "POST /policies/all", Role: auth.Editor, Handle: d.save(allCallersEdit), Resumes: true,
 			MaxBody: maxAllCallers, Deadline: auth.Slow},
 	}
 }
+
+// maxPatterns is the maximum size of a form with patterns in bytes, whose encoding needs up
+// to three bytes for a character.
+const maxPatterns = 3*form.MaxPatternsText + 64<<10
 
 func (d *pages) showPolicies(w http.ResponseWriter, r *http.Request) error {
 	set, err := d.keys.Set(r.Context())
@@ -86,7 +90,7 @@ func (d *pages) showPolicies(w http.ResponseWriter, r *http.Request) error {
 	for _, plan := range set.Plans {
 		p.Plans = append(p.Plans, d.planRow(r, plan, counts[plan.Number]))
 	}
-	if p.Rules, err = d.ruleRows(r, set); err != nil {
+	if p.Routes, err = d.routeRows(r, set); err != nil {
 		return page.Failed("read calls", err)
 	}
 	synced, err := d.keys.Synced(r.Context(), set)
@@ -96,8 +100,8 @@ func (d *pages) showPolicies(w http.ResponseWriter, r *http.Request) error {
 	p.Unfinished = !synced
 	if page.CanEdit(r) {
 		p.NewPlan = d.Path("/policies/plans/new")
-		p.NewRule = d.Path("/policies/rules/new")
-		p.EditShared = d.Path("/policies/shared")
+		p.NewRoute = d.Path("/policies/routes/new")
+		p.EditShared = d.Path("/policies/all")
 		p.Import = d.Path("/policies/import")
 		if p.Unfinished {
 			p.Sync = d.Path("/policies/sync")
@@ -119,15 +123,11 @@ func (d *pages) planRow(r *http.Request, p policy.Plan, keys int64) templates.Pl
 	at := d.planPath(p.Number)
 	row := templates.PlanRow{
 		Name: page.Clip(p.Name, page.MaxName), Address: at, Limits: policydoc.Each(p.Limits),
-		Mode:     policydoc.ModeText(p.Mode),
 		Degraded: policydoc.DegradedText(p),
 		Keys:     page.Number(keys), KeysLink: d.Path("/keys?plan=" + strconv.Itoa(p.Number)),
 	}
-	for _, l := range p.PerGroup {
-		row.Limits = append(row.Limits, "Each group: "+policydoc.LimitText(l))
-	}
-	if len(p.Allow) > 0 {
-		row.Limits = append(row.Limits, page.Clip("Opens "+policydoc.AllowText(p.Allow), 200))
+	if len(p.Opens) > 0 {
+		row.Limits = append(row.Limits, page.Clip("Opens "+policydoc.OpensText(p.Opens), 200))
 	}
 	if !page.CanEdit(r) {
 		return row
@@ -140,25 +140,18 @@ func (d *pages) planRow(r *http.Request, p policy.Plan, keys int64) templates.Pl
 	return row
 }
 
-// ruleRows lists the rules, most specific first.
-func (d *pages) ruleRows(r *http.Request, set *policy.Set) ([]templates.RuleRow, error) {
-	patterns := make([]routing.Pattern, len(set.Routes))
-	for i, rule := range set.Routes {
-		patterns[i] = rule.Pattern
-	}
-	var rows []templates.RuleRow
+// routeRows lists the routes in the order in which they were saved.
+func (d *pages) routeRows(r *http.Request, set *policy.Set) ([]templates.RouteRow, error) {
+	var rows []templates.RouteRow
 	now := time.Now()
-	for _, i := range routing.Order(patterns) {
-		rule := set.Routes[i]
-		row := templates.RuleRow{
-			Name:    page.Clip(rule.Name, page.MaxName),
-			Pattern: rule.Pattern.String(),
-			Cost:    wording.Cost(rule.Cost) + policydoc.SettleText(rule),
-			Mode:    policydoc.ModeText(rule.Mode),
-			Limits:  ruleLimits(rule),
+	for _, route := range set.Routes {
+		row := templates.RouteRow{Name: page.Clip(route.Name, page.MaxName), Cost: policydoc.CostText(route),
+			Limits: limitsOn(set, route.Name)}
+		for _, p := range route.Match {
+			row.Match = append(row.Match, limits.PatternText(p))
 		}
-		if len(rows) < maxRuleCounts {
-			points, err := d.usage.Rule(r.Context(), policy.RouteID(rule.Name), now.Add(-time.Hour),
+		if len(rows) < maxRouteCounts {
+			points, err := d.usage.Rule(r.Context(), policy.RouteID(route.Name), now.Add(-time.Hour),
 				now, time.Minute)
 			if err != nil {
 				return nil, err
@@ -167,27 +160,31 @@ func (d *pages) ruleRows(r *http.Request, set *policy.Set) ([]templates.RuleRow,
 			row.Calls = page.Number(sum.Calls()) + " calls, " + page.Number(sum.Denied) + " blocked"
 		}
 		if page.CanEdit(r) {
-			row.Edit = d.Path("/policies/rules/edit?rule=" + url.QueryEscape(rule.Name))
-			row.Delete = d.Path("/policies/rules/delete?rule=" + url.QueryEscape(rule.Name))
+			row.Edit = d.Path("/policies/routes/edit?route=" + url.QueryEscape(route.Name))
+			row.Delete = d.Path("/policies/routes/delete?route=" + url.QueryEscape(route.Name))
 		}
 		rows = append(rows, row)
 	}
 	return rows, nil
 }
 
-// maxRuleCounts is the number of rules whose calls the page shows.
-const maxRuleCounts = 50
+// maxRouteCounts is the number of routes whose calls the page shows.
+const maxRouteCounts = 50
 
-func ruleLimits(r policy.Route) []string {
+// limitsOn lists the limits that name a route, with the plan where they stand.
+func limitsOn(set *policy.Set, name string) []string {
 	var texts []string
-	add := func(scope string, limits []limiter.Limit) {
-		for _, text := range policydoc.Each(limits) {
-			texts = append(texts, scope+": "+text)
+	add := func(of string, list []limits.Limit) {
+		for _, l := range list {
+			if l.On == name {
+				texts = append(texts, of+l.String())
+			}
 		}
 	}
-	add("each caller", r.PerKey)
-	add("each address", r.PerIP)
-	add("all callers together", r.Shared)
+	for _, p := range set.Plans {
+		add(page.Clip(p.Name, page.MaxName)+": ", p.Limits)
+	}
+	add("", set.Limits)
 	return texts
 }
 
@@ -200,8 +197,7 @@ func allCallersFacts(s *policy.Set) []templates.Fact {
 		return cmp.Or(page.Clip(plan, page.MaxName), "none: calls are refused")
 	}
 	return []templates.Fact{
-		{Name: "Each client address", Value: wording.OrNone(policydoc.ScopeText(s.PerIP))},
-		{Name: "All callers together", Value: wording.OrNone(policydoc.ScopeText(s.Global))},
+		{Name: "Limits", Value: wording.OrNone(policydoc.LimitsText(s.Limits))},
 		{Name: "Refused addresses", Value: wording.OrNone(addresses(s.Deny))},
 		{Name: "Allowed addresses", Value: cmp.Or(addresses(s.Allow), "all")},
 		{Name: "Exempt addresses", Value: wording.OrNone(addresses(s.Exempt))},

@@ -117,7 +117,7 @@ func (f *policyImport) read(set *policy.Set) (*policy.Set, int) {
 		f.problem = page.Clip(form.Sentence(err.Error()), 1000)
 		return nil, http.StatusUnprocessableEntity
 	}
-	f.preview = &templates.Preview{Changes: changes.OfPolicy(set, next)}
+	f.preview = previewOf(set, next)
 	if file.Version != 0 && file.Version != set.Version {
 		f.problem = fmt.Sprintf("The file has version %d, the current version is %d. Nothing was saved. "+
 			"Review the changes, then remove the version line to import anyway.", file.Version, set.Version)
@@ -158,7 +158,7 @@ func (d *pages) storeImport(
 		return d.renderImport(w, r, http.StatusUnprocessableEntity, f)
 	case errors.Is(err, policy.ErrConflict):
 		f.version, f.seen, f.problem = saved.Version, "", savedFirst
-		f.preview = &templates.Preview{Changes: changes.OfPolicy(saved, next)}
+		f.preview = previewOf(saved, next)
 		return d.renderImport(w, r, http.StatusConflict, f)
 	case errors.As(err, &invalid):
 		f.problem = form.Invalid(next, invalid.Fields)
@@ -185,7 +185,7 @@ func (d *pages) renderImport(w http.ResponseWriter, r *http.Request, status int,
 		Page:    d.Page(r, "Import policies"),
 		Trail:   []templates.Choice{{Text: "Policies", Address: d.Path("/policies")}},
 		Heading: "Import policies",
-		Lead: []string{"The file replaces all plans, route rules and limits for all callers. Whatever it " +
+		Lead: []string{"The file replaces all plans, routes and limits for all callers. Whatever it " +
 			"omits is deleted. Start from an export. You see the changes before saving."},
 		Preview: f.preview,
 		Form: &templates.Form{

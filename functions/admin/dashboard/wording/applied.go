@@ -7,73 +7,47 @@ import (
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/page"
-	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/enforce"
-	"tidegate/internal/policy"
+	"tidegate/internal/limits"
 	"tidegate/internal/usage/denylog"
 	"tidegate/web/templates"
 )
 
-// Applied describes a limit and its use now. source is where a key's own limits come from,
-// and group the key's group.
-func Applied(l enforce.SurveyedLimit, source, group string, now time.Time) templates.AppliedRow {
-	row := templates.AppliedRow{Window: WindowAt(l.Usage, now)}
-	if l.Scope == policy.ScopeKey {
-		source = "key, " + source
-	}
-	row.Scope = page.Clip(app.ScopeWords(l.Scope, source, group, l.Rule), 2*page.MaxName)
-	if l.Mode == policy.Shadow {
-		row.Tags = []string{"shadow"}
-	}
-	if l.Replaced {
-		row.Tags = append(row.Tags, "replaced: counts, denies nothing")
-	}
+// Applied describes a limit and its use now. plan is the name of the plan where it may
+// stand.
+func Applied(l enforce.LimitState, plan string, now time.Time) templates.AppliedRow {
+	row := templates.AppliedRow{Window: WindowAt(l, now), From: app.SourceWords(l.Applied, page.Clip(plan, page.MaxName))}
 	if l.Unread {
-		row.Note = "Each address has its own count."
-		row.Window = templates.Window{Limit: policydoc.Rate(l.Limit), Counted: countedText(l.Limit),
-			Remaining: "–", Resets: "–", Unblocks: "–"}
+		row.Note = unread(l)
+		row.Window.Frees, row.Window.Unblocks = "–", "–"
 	}
 	return row
 }
 
-// LimitSource names where a key's own limits come from: its plan, or an override.
-func LimitSource(e policy.Effective) string {
-	switch {
-	case e.Override == nil:
-		return "plan " + page.Clip(e.Plan.Name, page.MaxName)
-	case e.Source == "group":
-		return "group override"
+// unread says why the state of a limit is not known.
+func unread(l enforce.LimitState) string {
+	switch apart := l.Who == limits.EachAddress || l.Param != "" || l.Who == limits.CallerPattern; {
+	case apart && l.Count.Value == "" && l.Count.Pattern == "":
+		return "Counted apart for " + l.For() + "."
 	}
-	return "override"
+	return "Not asked: another limit denied before."
 }
 
-// FullestScope says whose calls the fullest limit of a key counts, and where it comes from.
-func FullestScope(s app.Subject) string {
-	return page.Clip(app.ScopeWords(s.Fullest.Scope, LimitSource(s.Effective), s.Group, s.Fullest.Rule),
-		2*page.MaxName)
-}
-
-// AllApplied lists the limits of a survey: those of every call, then those of route rules
-// that have counted calls, and the unused ones of other rules apart. It marks the one that
+// AllApplied lists the limits of a survey: those of every call, then those on routes that
+// have counted calls, and the unused ones on other routes apart. It marks the one that
 // denied the last call.
 func AllApplied(v enforce.Survey, log denylog.Page) (rows, unused []templates.AppliedRow) {
-	limits := slices.Clone(v.Limits)
-	slices.SortStableFunc(limits, func(a, b enforce.SurveyedLimit) int {
-		return strings.Compare(a.Rule, b.Rule)
-	})
+	all := slices.Clone(v.Result.Limits)
+	slices.SortStableFunc(all, func(a, b enforce.LimitState) int { return strings.Compare(a.On, b.On) })
 	last, denied := app.LastDenial(log)
-	for _, l := range limits {
-		isLast := denied && !l.Replaced && app.Denied(last, l)
-		source := LimitSource(v.Effective)
-		if l.Replaced {
-			source = "plan " + page.Clip(v.Effective.Plan.Name, page.MaxName)
-		}
-		row := Applied(l, source, v.Result.Group, v.Result.Now)
+	for _, l := range all {
+		isLast := denied && !l.CountsOnly && app.Denied(last, l)
+		row := Applied(l, v.Effective.Plan.Name, v.Result.Now)
 		if isLast {
 			row.Denied = page.Instant(last.Time)
-			lastOfAddress(&row, l, last, v)
+			lastDenied(&row, l, last, v)
 		}
-		if l.Rule != "" && !isLast && (l.Unread || l.Used() == 0) {
+		if l.On != "" && !isLast && (l.Unread || l.Used() == 0) {
 			unused = append(unused, row)
 		} else {
 			rows = append(rows, row)
@@ -82,12 +56,12 @@ func AllApplied(v enforce.Survey, log denylog.Page) (rows, unused []templates.Ap
 	return rows, unused
 }
 
-// lastOfAddress adds what the log knows of the last address, if the limit is on each.
-func lastOfAddress(row *templates.AppliedRow, l enforce.SurveyedLimit, last denylog.Entry, v enforce.Survey) {
+// lastDenied adds what the log knows of the last denial, if the limit's state is not known.
+func lastDenied(row *templates.AppliedRow, l enforce.LimitState, last denylog.Entry, v enforce.Survey) {
 	if !l.Unread {
 		return
 	}
-	if last.Network.IsValid() {
+	if l.Who == limits.EachAddress && last.Network.IsValid() {
 		row.Note += " Last full: an address in " + last.Network.String() + "."
 	}
 	if wait := app.StillDenied(last, v); wait > 0 {

@@ -1,18 +1,19 @@
-// Package wording owns the texts by which pages describe limits, costs, overrides and the
-// state of a key, and the options for plans and modes. The packages below dashboard
+// Package wording owns the texts by which pages describe limits, overrides and the state of a
+// key, and the options for plans. The packages below dashboard
 // import it. It reads nothing from Valkey.
 package wording
 
 import (
 	"cmp"
 	"strconv"
-	"strings"
 	"time"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/policydoc"
-	"tidegate/internal/limiter"
+	"tidegate/internal/enforce"
+	"tidegate/internal/limiter/calendar"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
@@ -21,56 +22,62 @@ import (
 const MaxText = 400
 
 // Window describes a limit and its current use.
-func Window(u limiter.Usage) templates.Window {
-	share := app.Percent(u.Used(), u.Limit.Requests)
+func Window(l enforce.LimitState) templates.Window {
+	share := app.Percent(l.Used(), l.Requests)
 	w := templates.Window{
-		Limit:     policydoc.Rate(u.Limit),
-		Marks:     policydoc.Marks(u.Limit),
-		Counted:   countedText(u.Limit),
-		Used:      page.Number(u.Used()),
-		Of:        page.Number(u.Limit.Requests),
-		Remaining: page.Number(u.Remaining),
-		Share:     strconv.Itoa(int(share)),
-		Level:     "free",
-		Resets:    "–",
-		Unblocks:  "–",
+		Limit:    l.Rate(),
+		For:      cmp.Or(l.For(), limits.Limit{Who: limits.EachCaller}.For()),
+		Used:     page.Number(l.Used()),
+		Of:       page.Number(l.Requests),
+		Share:    strconv.Itoa(int(share)),
+		Level:    "free",
+		Frees:    "–",
+		Unblocks: "–",
+	}
+	for _, mark := range l.Marks() {
+		if mark != w.For {
+			w.Marks = append(w.Marks, page.Clip(mark, page.MaxName))
+		}
+	}
+	if l.CountsOnly {
+		w.Marks = append(w.Marks, "replaced: denies nothing")
 	}
 	switch {
-	case u.Owed > 0:
+	case l.Owed > 0:
 		w.Level = "full"
-		w.Note = "owes " + page.Number(u.Owed)
-	case u.Remaining <= 0:
+		w.Note = "owes " + page.Number(l.Owed)
+	case l.Remaining <= 0:
 		w.Level = "full"
 		w.Note = "full"
-	case u.NearlyUsedUp():
+	case l.NearlyUsedUp():
 		w.Level = "near"
 		w.Note = w.Share + " %"
 	}
-	if !u.Since.IsZero() {
-		w.Since = page.Instant(u.Since)
+	if l.Next > 0 {
+		w.Frees, w.FreesLeft = page.Span(l.Next), SecondsLeft(l.Next)
 	}
-	if u.Reset > 0 {
-		w.Resets, w.ResetsLeft = page.Span(u.Reset), SecondsLeft(u.Reset)
+	if l.RetryAfter > 0 {
+		w.Unblocks, w.UnblocksLeft = page.Span(l.RetryAfter), SecondsLeft(l.RetryAfter)
 	}
-	if u.RetryAfter > 0 {
-		w.Unblocks, w.UnblocksLeft = page.Span(u.RetryAfter), SecondsLeft(u.RetryAfter)
+	if l.Never {
+		w.Unblocks = "never"
 	}
 	return w
 }
 
 // WindowAt is Window with the forecast of a calendar quota, in its time zone.
-func WindowAt(u limiter.Usage, now time.Time) templates.Window {
-	w := Window(u)
-	full, found := app.FullAt(u, now)
+func WindowAt(l enforce.LimitState, now time.Time) templates.Window {
+	w := Window(l)
+	full, found := app.FullAt(l, now)
 	if !found {
 		return w
 	}
-	zone, err := time.LoadLocation(u.Limit.Zone)
+	zone, err := time.LoadLocation(l.Zone)
 	if err != nil { // that of a saved limit is known
 		return w
 	}
 	form := "on 2 January"
-	if u.Limit.Calendar == limiter.Day {
+	if l.Calendar == calendar.Day {
 		form = "at 15:04"
 	}
 	w.Forecast = "At this rate full " + full.In(zone).Format(form) + " (" + zone.String() + ")"
@@ -80,15 +87,6 @@ func WindowAt(u limiter.Usage, now time.Time) templates.Window {
 // SecondsLeft returns the seconds that the page's script counts down, with milliseconds.
 func SecondsLeft(d time.Duration) string {
 	return strconv.FormatFloat(max(d, 0).Seconds(), 'f', 3, 64)
-}
-
-// countedText describes how a limit counts, such as "exact, denied calls count".
-func countedText(l limiter.Limit) string {
-	marks := policydoc.Marks(l)
-	if l.Algorithm == limiter.Log {
-		marks = append([]string{policydoc.Algorithm(l.Algorithm)}, marks...)
-	}
-	return strings.Join(marks, ", ")
 }
 
 // Badges returns a badge for each condition of a key. A key without a condition, or with
@@ -127,12 +125,12 @@ func lifeBadges(s app.Subject) []templates.Badge {
 	return all
 }
 
-// limitBadges returns the badges for the use of limits, shadow mode and an override.
+// limitBadges returns the badges for the use of limits and an override.
 func limitBadges(s app.Subject) []templates.Badge {
 	var all []templates.Badge
 	if s.Is(app.Blocked) {
 		all = append(all, templates.Badge{
-			Text: "blocked now", Level: "full", Detail: "unblocks in " + page.Span(s.Now.RetryAfter()),
+			Text: "blocked now", Level: "full", Detail: "unblocks in " + page.Span(wait(s)),
 			State: "blocked",
 		})
 	} else if s.Is(app.Near) {
@@ -156,6 +154,16 @@ func limitBadges(s app.Subject) []templates.Badge {
 	return all
 }
 
+// wait returns how long a call that falls under no route is denied.
+func wait(s app.Subject) (longest time.Duration) {
+	for _, l := range s.Limits {
+		if l.On == "" && l.Denies() {
+			longest = max(longest, l.RetryAfter)
+		}
+	}
+	return longest
+}
+
 func overrideBadge(text string, o *policy.Override, at time.Time) templates.Badge {
 	b := templates.Badge{Text: text, Level: "tag", State: "overridden"}
 	switch {
@@ -166,14 +174,6 @@ func overrideBadge(text string, o *policy.Override, at time.Time) templates.Badg
 		b.Detail = "for " + page.Span(o.Until.Sub(at)) + " more"
 	}
 	return b
-}
-
-// Cost returns the cost of a call as text.
-func Cost(cost int64) string {
-	if cost == 0 {
-		return "free"
-	}
-	return strconv.FormatInt(cost, 10)
 }
 
 // Override describes an override without its reason. No override means the plan's limits.
@@ -193,18 +193,10 @@ func PlanOptions(set *policy.Set) []templates.Option {
 	var options []templates.Option
 	for _, p := range set.Plans {
 		options = append(options, templates.Option{
-			Value: p.Name, Text: page.Clip(p.Name, page.MaxName) + ": " + policydoc.LimitsText(p.Limits),
+			Value: p.Name, Text: page.Clip(page.Clip(p.Name, page.MaxName)+": "+policydoc.LimitsText(p.Limits), MaxText),
 		})
 	}
 	return options
-}
-
-// ModeOptions returns the modes of limits.
-func ModeOptions() []templates.Option {
-	return []templates.Option{
-		{Value: string(policy.Enforce), Text: "enforce: deny calls"},
-		{Value: string(policy.Shadow), Text: "shadow: only count"},
-	}
 }
 
 // OrNone returns text, or "none" if text is empty.
