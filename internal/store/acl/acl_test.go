@@ -43,51 +43,56 @@ var pepper = apikey.Pepper(strings.Repeat("pepper!!", 4))
 
 // fullPolicySet has every kind of limit, so that a check makes every kind of step.
 func fullPolicySet() policy.Set {
-	list := func(texts ...string) (all []limits.Limit) {
-		for _, text := range texts {
-			l, err := limits.Parse(text)
-			if err != nil {
-				panic(err)
-			}
-			all = append(all, l)
-		}
-		return all
-	}
+	orders := registrytest.Route("orders", 2, "/orders/{order}")
+	orders.Settle = true
 	return policy.Set{
-		Plans: []policy.Plan{{Name: "free", Limits: list("2 per minute", "5 per hour, counter",
-			"9 per hour, token bucket", "40 per calendar day", "100 per hour, shadow")}},
-		Limits: list("50 per hour, on orders, each caller", "60 per hour, on orders, each address",
-			"70 per hour, on orders, together", "80 per hour, each address", "90 per hour, together",
-			"95 per hour, on orders, each caller and {id}"),
-		Routes: []limits.Route{{Name: "orders", Match: []route.Pattern{{Path: "/orders/{id}"}}}},
+		Plans: []policy.Plan{{Name: "free", Limits: registrytest.Limits("4 per minute", "50 per hour, counter",
+			"90 per hour, token bucket", "80 per calendar day", "70 per hour, denied calls count",
+			"60 per hour, on orders, each caller and {order}", "60 per hour, on orders, each caller and pattern",
+			"600 per hour, each group", "900 per hour, together", "2 per hour, shadow")}},
+		Limits: registrytest.Limits("600 per hour, on orders, each {order}", "600 per hour, each address",
+			"900 per hour, on orders, together"),
+		Routes: []limits.Route{orders},
 	}
 }
 
-// Each function can do its work with the rights of its user.
+// Each function can do its work with the rights of its user: a check makes steps of every
+// kind, settles, and sees resets.
 func TestUsersCanDoTheirWork(t *testing.T) {
 	s := start(t)
 	client, now := s.as(t, "admin"), time.Now()
 	admin, edit := registry.NewStore(client, pepper),
 		registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
 	set := must(admin.SaveSet(t.Context(), fullPolicySet(), edit))(t)
-	key, secret := registrytest.Create(t, admin, edit, policy.NewKey{Name: "one", Env: "test", Plan: "free"})
+	key, secret := registrytest.Create(t, admin, edit,
+		policy.NewKey{Name: "one", Env: "test", Plan: "free", Group: "acme"})
 	checkUser := s.as(t, "check")
 	check, recorder := enforce.NewChecker(checkUser, pepper),
 		usage.NewRecorder(usage.Options{}, func() time.Time { return now })
 	call := enforce.Call{
 		Kind: policy.APIKey, Subject: secret.ID(), Secret: secret, Address: netip.MustParseAddr("192.0.2.1"),
-		Route: route.Call{API: "api", Stage: "prod", Method: "GET", Path: "/orders/7"},
+		Network: netip.MustParsePrefix("192.0.2.1/32"),
+		Route:   route.Call{API: "api", Stage: "prod", Method: "GET", Path: "/orders/7"},
 	}
 	if err := check.Probe(t.Context(), call); err != nil {
 		t.Errorf("probe: %v", err)
 	}
 	verdicts := ""
-	for range 6 { // two calls are allowed, three denied, and then the caller is banned
+	checked := func() enforce.Result {
 		c, err := check.Check(t.Context(), call, nil)
 		if err != nil {
 			t.Fatalf("check: %v", err)
 		}
 		verdicts += map[bool]string{true: "y", false: "n"}[c.Allowed]
+		return c
+	}
+	for range 4 {
+		if c := checked(); len(verdicts) == 1 {
+			actual := map[string]int64{limits.Cost: 1}
+			if r, err := check.Settle(t.Context(), c.Settlement, actual); err != nil || r.Reserved[limits.Cost] != 2 {
+				t.Errorf("settle: %+v, %v", r, err)
+			}
+		}
 		for range 12 { // enough that call times are recorded
 			recorder.Record(usage.Outcome{Subject: key.ID, Registered: true, Cost: 1,
 				Rules: []string{"orders"}, Time: now})
@@ -98,24 +103,44 @@ func TestUsersCanDoTheirWork(t *testing.T) {
 			t.Errorf("usage: %+v", report)
 		}
 	}
-	if verdicts != "yynnnn" {
-		t.Errorf("got verdicts %s, want yynnnn", verdicts)
+	if _, err := admin.Reset(t.Context(), key.ID, edit); err != nil {
+		t.Errorf("reset: %v", err)
 	}
-	checkReads(t, admin, client, set, key)
+	if err := admin.ResetGroup(t.Context(), "acme", edit); err != nil {
+		t.Errorf("reset of a group: %v", err)
+	}
+	c := checked()
+	if verdicts != "yynny" { // 4 per minute: 1 as settled, 2, and after the reset again 2
+		t.Errorf("got verdicts %s, want yynny", verdicts)
+	}
+	if i := slices.IndexFunc(c.Limits, func(l enforce.LimitState) bool {
+		return l.Who == limits.EachGroup
+	}); i < 0 || c.Limits[i].Used() != c.Cost {
+		t.Errorf("got %+v after the reset, want the group's limit to count one call", c.Limits)
+	}
+	call.Route.Path = "/else"
+	checkReads(t, admin, client, set, key, call)
 	if err := admin.Delete(t.Context(), key.ID, edit); err != nil {
 		t.Errorf("delete: %v", err)
 	}
 }
 
 // checkReads makes the reads of the dashboard.
-func checkReads(t *testing.T, admin *registry.Store, client valkey.Client, set *policy.Set, key policy.Key) {
+func checkReads(t *testing.T, admin *registry.Store, client valkey.Client, set *policy.Set, key policy.Key,
+	call enforce.Call) {
 	t.Helper()
-	reader, now := usage.NewReader(client), time.Now()
+	reader, now, look := usage.NewReader(client), time.Now(), enforce.NewChecker(client, pepper)
 	for name, read := range map[string]func() error{
 		"list":   func() error { _, err := admin.List(t.Context(), set, registry.Query{}); return err },
 		"counts": func() error { _, err := admin.PlanCounts(t.Context(), set); return err },
-		"usage": func() error {
-			_, err := enforce.NewChecker(client, pepper).Usage(t.Context(), set, []policy.Key{key})
+		"usage":  func() error { _, err := look.Usage(t.Context(), set, []policy.Key{key}); return err },
+		"group":  func() error { _, err := look.GroupUsage(t.Context(), set, "acme", set.Plans); return err },
+		"survey": func() error { _, err := look.Survey(t.Context(), set, key); return err },
+		"explain": func() error {
+			e, err := look.Explain(t.Context(), set, key, call)
+			if err == nil && len(e.Result.Limits) == 0 {
+				t.Error("explain: no limits")
+			}
 			return err
 		},
 		"audit":  func() error { _, err := admin.Audit().List(t.Context(), audit.Query{}); return err },
@@ -155,7 +180,9 @@ const (
 	record  = "tg:{slot}:id:c"
 	plans   = "tg:{slot}:p"
 	set     = "tg:{slot}:policy:c"
-	state   = "tg:{slot}:id:s"
+	state   = "tg:{slot}:id:sAbC"
+	mark    = "tg:{slot}:id:s!nonce"
+	reset   = "tg:{slot}:group-acme:r"
 	minutes = "tg:{slot}:id:m481"
 	chain   = "tg:{slot}:a"
 	session = "tg:session:e3b0c44298fc"
@@ -178,6 +205,13 @@ func TestUsersCanDoNoMore(t *testing.T) {
 		{"check", []string{"GET", record}, true},
 		{"check", []string{"GET", plans}, true},
 		{"check", []string{"SET", state, "1"}, true},
+		{"check", []string{"DEL", mark}, true},
+		{"check", []string{"GET", reset}, true},
+		{"check", eval("return redis.call('GET', KEYS[1])", reset, state), true},
+		{"check", []string{"SET", reset, "1"}, false},
+		{"check", []string{"DEL", reset}, false},
+		{"check", eval("return redis.call('SET', KEYS[1], '1')", reset), false},
+		{"admin", []string{"SET", reset, "1"}, true},
 		{"check", []string{"SET", minutes, "1"}, true},
 		{"check", eval("return redis.call('GET', KEYS[1])", record, state), true},
 		{"check", eval("return redis.call('SET', KEYS[2], '1', 'PX', 1000)", record, state), true},
