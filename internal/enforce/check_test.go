@@ -280,6 +280,18 @@ func TestSettle(t *testing.T) {
 	})
 }
 
+// A set with a time zone that this build does not know cannot be used, wherever the zone is.
+func TestUnknownZones(t *testing.T) {
+	day := parseAll(t, []string{"10 per calendar day (Europe/Berlin), each group"})
+	day[0].Zone = "Mars/Utopia"
+	for i, s := range []*policy.Set{{Limits: day}, {Plans: []policy.Plan{{Limits: day}}},
+		{GroupOverrides: map[string]policy.Override{"acme": {Limits: day}}}} {
+		if _, err := compile(s); err == nil {
+			t.Errorf("set %d is used", i)
+		}
+	}
+}
+
 // The text of a settlement is at most MaxSettlement long. With 16 logs, the most that a call
 // takes from, it is, unless their units have very long names.
 func TestSizeOfSettlements(t *testing.T) {
