@@ -16,7 +16,7 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
 	"tidegate/internal/enforce"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
@@ -114,9 +114,9 @@ func (s *Server) Edit(ctx context.Context, change func(*policy.Set)) error {
 }
 
 // Plan adds a plan.
-func (s *Server) Plan(ctx context.Context, name string, limits ...limiter.Limit) error {
+func (s *Server) Plan(ctx context.Context, name string, list ...limits.Limit) error {
 	return s.Edit(ctx, func(set *policy.Set) {
-		set.Plans = append(set.Plans, policy.Plan{Name: name, Limits: limits})
+		set.Plans = append(set.Plans, policy.Plan{Name: name, Limits: list})
 	})
 }
 

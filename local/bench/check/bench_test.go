@@ -34,7 +34,7 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/enforce"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
 	"tidegate/internal/usage"
@@ -62,10 +62,10 @@ type authorizer struct {
 // API keys and with tokens.
 func authorizers(b *testing.B) []authorizer {
 	server := start(b)
-	limits := []limiter.Limit{{Requests: 100, Window: 10 * time.Second},
+	pro := []limits.Limit{{Requests: 100, Window: 10 * time.Second},
 		{Requests: 1000, Window: 10 * time.Minute}}
 	if err := server.Edit(b.Context(), func(set *policy.Set) {
-		set.Plans, set.TokenPlan = []policy.Plan{{Name: "pro", Limits: limits}}, "pro"
+		set.Plans, set.TokenPlan = []policy.Plan{{Name: "pro", Limits: pro}}, "pro"
 	}); err != nil {
 		b.Fatal(err)
 	}
@@ -284,8 +284,8 @@ const (
 // records of a call.
 func BenchmarkServerTime(b *testing.B) {
 	server := start(b)
-	hour := limiter.Limit{Requests: 100_000, Window: time.Hour}
-	hours := limiter.Limit{Requests: 200_000, Window: 2 * time.Hour}
+	hour := limits.Limit{Requests: 100_000, Window: time.Hour}
+	hours := limits.Limit{Requests: 200_000, Window: 2 * time.Hour}
 	works := []struct {
 		name string
 		do   func(i int) error
@@ -323,8 +323,8 @@ func evalsha(ctx context.Context, client valkey.Client) func(int) error {
 var errDenied = errors.New("call denied: only allowed calls are measured")
 
 // checks creates a plan and its keys. The function that it returns makes check i.
-func checks(b *testing.B, server *bench.Server, plan string, limits ...limiter.Limit) func(int) error {
-	if err := server.Plan(b.Context(), plan, limits...); err != nil {
+func checks(b *testing.B, server *bench.Server, plan string, list ...limits.Limit) func(int) error {
+	if err := server.Plan(b.Context(), plan, list...); err != nil {
 		b.Fatal(err)
 	}
 	calls, err := server.Calls(b.Context(), plan, callers)

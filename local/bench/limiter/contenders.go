@@ -159,16 +159,15 @@ func evalsha(c *contender, s *site) (func(int64) (take, error), error) {
 }
 
 // tidegate is our limiter.
-func tidegate(limits func(window time.Duration, most int64) []limiter.Limit,
-) connect {
+func tidegate(limits func(window time.Duration, most int64) []limiter.Limit) connect {
 	return func(c *contender, s *site) (func(int64) (take, error), error) {
 		client, err := s.valkeyGo(c)
 		return func(most int64) (take, error) {
-			l, err := limiter.New(client, "rl:", limits(s.window, most)...)
+			l := limiter.New(client, "rl:", limits(s.window, most)...)
 			return func(ctx context.Context, caller string) (bool, error) {
-				decision, err := l.Take(ctx, caller, 1)
+				decision, err := l.Take(ctx, caller)
 				return decision.Allowed, err
-			}, err
+			}, nil
 		}, err
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"regexp"
 	"strconv"
 	"sync"
 )
@@ -72,6 +73,10 @@ type template struct {
 	commands int
 }
 
+// hashTag matches the part of a key that decides its slot, which is a hash of nameLen
+// characters.
+var hashTag = regexp.MustCompile(`\{([A-Za-z0-9_-]{22})\}`)
+
 // record returns what a library sends in a call of a caller.
 func (r *recorder) record(caller string, call func() error) (template, error) {
 	r.set(true, "", "")
@@ -83,8 +88,8 @@ func (r *recorder) record(caller string, call func() error) (template, error) {
 	t := template{bytes: r.sent}
 	if bytes.Contains(t.bytes, []byte(caller)) {
 		t.place = caller
-	} else if end := bytes.Index(t.bytes, []byte("}\r\n")); end > nameLen && t.bytes[end-nameLen-1] == '{' {
-		t.place = string(t.bytes[end-nameLen : end])
+	} else if tag := hashTag.FindSubmatch(t.bytes); tag != nil {
+		t.place = string(tag[1])
 	}
 	for in := bufio.NewReader(bytes.NewReader(t.bytes)); ; t.commands++ {
 		if err := skip(in); errors.Is(err, io.EOF) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/testing/rolling"
 )
 
@@ -20,7 +21,11 @@ import (
 func startTarget(t *testing.T, open bool) []string {
 	t.Helper()
 	var mu sync.Mutex
-	model, limits := limiter.Model{}, []limiter.Limit{per(10, 2*time.Second)}
+	model := limiter.Model{}
+	step, err := limiter.NewStep([]limiter.Applied{{Limit: per(10, 2*time.Second).Step(), Count: "good", Cost: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Api-Key") != "good" {
 			w.WriteHeader(http.StatusUnauthorized)
@@ -29,7 +34,7 @@ func startTarget(t *testing.T, open bool) []string {
 		w.Header().Set("RateLimit-Policy", `"10 per 2 seconds";q=10;w=2`)
 		mu.Lock()
 		defer mu.Unlock()
-		decision, _ := model.Take(time.Now(), limits, 1) // a cost of 1 is in range
+		decision, _ := model.Take(step, time.Now()) // a model's reply fits its step
 		if !decision.Allowed && !open {
 			w.WriteHeader(http.StatusTooManyRequests)
 			_, _ = io.WriteString(w, `{"type":"about:quota-exceeded"}`)
@@ -74,7 +79,7 @@ func at(first, last int, k kind) call {
 // Only windows that are certainly above the limit, and denials while every limit certainly
 // had room, contradict the limits.
 func TestProof(t *testing.T) {
-	callers := []caller{{name: "key 1", plan: "p", limits: []limiter.Limit{per(2, time.Second)}}}
+	callers := []caller{{name: "key 1", plan: "p", limits: []limits.Limit{per(2, time.Second)}}}
 	first, second := at(0, 10, admitted), at(400, 410, admitted)
 	for name, c := range map[string]struct {
 		made            []call

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/testing/rolling"
 )
 
@@ -94,7 +95,7 @@ func (p *proof) add(c caller, e evidence) {
 }
 
 // window returns the proof of a plan's limit.
-func (p *proof) window(plan string, l limiter.Limit) *windowProof {
+func (p *proof) window(plan string, l limits.Limit) *windowProof {
 	text := l.String()
 	i := slices.IndexFunc(p.windows, func(w *windowProof) bool { return w.plan == plan && w.limit == text })
 	if i >= 0 {
@@ -106,7 +107,7 @@ func (p *proof) window(plan string, l limiter.Limit) *windowProof {
 }
 
 // compare compares the admissions of one caller with the limit.
-func (w *windowProof) compare(e evidence, l limiter.Limit) {
+func (w *windowProof) compare(e evidence, l limits.Limit) {
 	_, most := rolling.Fullest(e.admitted, shorter(l.Window))
 	if int64(most) > l.Requests {
 		w.over++
@@ -115,18 +116,21 @@ func (w *windowProof) compare(e evidence, l limiter.Limit) {
 	w.possible = max(w.possible, rolling.Possible(e.admitted, longer(l.Window)))
 }
 
+// exactTo is the greatest limit whose log counts call by call.
+const exactTo = 1000
+
 // unfounded counts denials while every limit certainly had room. It returns 0 for callers
-// with a limit of more calls than a log has slots, which denies slightly too much by
-// design, and with limits that are not plain logs.
+// with a limit of more calls than a log counts one by one, which denies slightly too much
+// by design, and with limits that are not plain logs.
 func unfounded(c caller, e evidence) int {
 	for _, l := range c.limits {
-		if l.Requests > limiter.DefaultSlots || l.Algorithm != limiter.Log || l.CountDenied {
+		if l.Requests > exactTo || l.Algorithm != limiter.Log || l.CountDenied {
 			return 0
 		}
 	}
 	h, n := rolling.NewHistory(e.possible), 0
 	for _, s := range e.denied {
-		if !slices.ContainsFunc(c.limits, func(l limiter.Limit) bool {
+		if !slices.ContainsFunc(c.limits, func(l limits.Limit) bool {
 			return int64(h.Around(s, longer(l.Window))) >= l.Requests // may have been reached
 		}) {
 			n++

@@ -8,7 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 )
 
@@ -31,12 +31,12 @@ var scenarios = map[string]func(rate float64, duration time.Duration) population
 	"steady": steady, "hot": hot, "cold": cold, "denied": flood, "boundary": boundary,
 }
 
-func groupOf(keys int, name string, limits ...limiter.Limit) group {
-	return group{policy.Plan{Name: "load " + name, Limits: limits}, keys}
+func groupOf(keys int, name string, list ...limits.Limit) group {
+	return group{policy.Plan{Name: "load " + name, Limits: list}, keys}
 }
 
-func per(requests int64, window time.Duration) limiter.Limit {
-	return limiter.Limit{Requests: requests, Window: window}
+func per(requests int64, window time.Duration) limits.Limit {
+	return limits.Limit{Requests: requests, Window: window}
 }
 
 // evenly lets the callers take turns.

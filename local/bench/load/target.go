@@ -16,7 +16,7 @@ import (
 
 	vegeta "github.com/tsenart/vegeta/v12/lib"
 
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/testing/rolling"
 )
 
@@ -24,9 +24,9 @@ import (
 type caller struct {
 	name         string // for reports, never the credential
 	credential   string
-	plan         string          // callers of one plan share rows of the result
-	limits       []limiter.Limit // nil if unknown
-	unregistered bool            // the key does not exist
+	plan         string         // callers of one plan share rows of the result
+	limits       []limits.Limit // nil if unknown
+	unregistered bool           // the key does not exist
 }
 
 // kind is the meaning of an answer.
@@ -119,15 +119,15 @@ func (l *load) probe(ctx context.Context) error {
 var policyItem = regexp.MustCompile(`;q=(\d+);w=(\d+)`)
 
 // policiesIn returns the valid limits in a RateLimit-Policy field.
-func policiesIn(h http.Header) []limiter.Limit {
-	var limits []limiter.Limit
+func policiesIn(h http.Header) []limits.Limit {
+	var list []limits.Limit
 	for _, item := range policyItem.FindAllStringSubmatch(h.Get("RateLimit-Policy"), -1) {
-		requests, _ := strconv.ParseInt(item[1], 10, 64) // digits; ValidateAll refuses a value out of range
+		requests, _ := strconv.ParseInt(item[1], 10, 64) // digits; Errors refuses a value out of range
 		seconds, _ := strconv.ParseInt(item[2], 10, 64)
 		l := per(requests, time.Duration(seconds)*time.Second)
-		if limiter.ValidateAll([]limiter.Limit{l}) == nil {
-			limits = append(limits, l)
+		if len(l.Errors()) == 0 {
+			list = append(list, l)
 		}
 	}
-	return limits
+	return list
 }

@@ -12,7 +12,7 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
 	"tidegate/internal/enforce"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/statelist"
@@ -62,7 +62,7 @@ func (s *seed) createKeys(ctx context.Context) error {
 	for i, name := range []string{"free", "pro", "enterprise"} {
 		requests := []int64{10, 100, 1_000}[i]
 		plans = append(plans, policy.Plan{Name: name,
-			Limits: []limiter.Limit{limit(requests, 10*time.Second), limit(100*requests, time.Hour)}})
+			Limits: []limits.Limit{limit(requests, 10*time.Second), limit(100*requests, time.Hour)}})
 	}
 	if err := s.Edit(ctx, func(set *policy.Set) { set.Plans = append(set.Plans, plans...) }); err != nil {
 		return err
@@ -93,7 +93,7 @@ func exceptional(k *policy.Key, kind int) {
 	soon := time.Now().Add(72 * time.Hour)
 	switch kind {
 	case 0:
-		k.Override = &policy.Override{Limits: []limiter.Limit{limit(25, time.Minute)}, Reason: "launch",
+		k.Override = &policy.Override{Limits: []limits.Limit{limit(25, time.Minute)}, Reason: "launch",
 			Until: soon}
 	case 1:
 		k.Expires = soon

@@ -13,7 +13,7 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
 	"tidegate/internal/enforce"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/store/keyspace"
 	"tidegate/local/bench"
@@ -37,16 +37,16 @@ func sizes(ctx context.Context, o options) ([]bench.Figure, error) {
 	return all, nil
 }
 
-func limit(requests int64, window time.Duration) limiter.Limit {
-	return limiter.Limit{Requests: requests, Window: window}
+func limit(requests int64, window time.Duration) limits.Limit {
+	return limits.Limit{Requests: requests, Window: window}
 }
 
 var oneLimit = limit(1000, 10*time.Second)
 
 // saturated measures calls of new keys of a plan on a server. It makes some calls before.
 func saturated(ctx context.Context, o options, s *bench.Server, records bool, name string,
-	limits ...limiter.Limit) (cost, error) {
-	if err := s.Plan(ctx, name, limits...); err != nil {
+	list ...limits.Limit) (cost, error) {
+	if err := s.Plan(ctx, name, list...); err != nil {
 		return cost{}, err
 	}
 	calls, err := s.Calls(ctx, name, o.callers)
@@ -74,12 +74,12 @@ func shards(ctx context.Context, o options) ([]bench.Figure, error) {
 		defer s.Close()
 		for _, kind := range []struct {
 			name    string
-			limits  []limiter.Limit
+			limits  []limits.Limit
 			records bool
 		}{
-			{"one_limit", []limiter.Limit{oneLimit}, false},
-			{"two_limits", []limiter.Limit{oneLimit, limit(100_000, 10*time.Minute)}, false},
-			{"with_usage", []limiter.Limit{oneLimit}, true},
+			{"one_limit", []limits.Limit{oneLimit}, false},
+			{"two_limits", []limits.Limit{oneLimit, limit(100_000, 10*time.Minute)}, false},
+			{"with_usage", []limits.Limit{oneLimit}, true},
 		} {
 			if n > 1 && kind.name != "one_limit" {
 				continue
@@ -111,18 +111,17 @@ func floods(ctx context.Context, o options) ([]bench.Figure, error) {
 	var all []bench.Figure
 	for _, flood := range []struct {
 		name   string
-		limit  limiter.Limit
+		limit  limits.Limit
 		change func(*enforce.Call) error
 	}{
 		{"allowed", oneLimit, nil}, {"denied", once, nil},
-		{"full_address", oneLimit, func(c *enforce.Call) error { // its address was denied a moment ago
+		{"full_address", oneLimit, func(c *enforce.Call) error { // its address is over a limit
 			c.Address, c.Network = netip.MustParseAddr("192.0.2.1"), netip.MustParsePrefix("192.0.2.1/32")
-			c.Full = policy.ScopeIP
 			return nil
 		}},
-		{"made_up", oneLimit, func(c *enforce.Call) (err error) { // as seen after the first ones of a flood
+		{"made_up", oneLimit, func(c *enforce.Call) (err error) {
 			c.Secret, err = apikey.Generate("bench")
-			c.Subject, c.LookUp = c.Secret.ID(), true
+			c.Subject = c.Secret.ID()
 			return err
 		}},
 	} {
@@ -139,8 +138,10 @@ func floods(ctx context.Context, o options) ([]bench.Figure, error) {
 			}
 		}
 		if err := s.Edit(ctx, func(set *policy.Set) {
-			if set.PerIP.Limits = nil; flood.name == "full_address" {
-				set.PerIP.Limits = []limiter.Limit{once}
+			if set.Limits = nil; flood.name == "full_address" {
+				each := once
+				each.Who = limits.EachAddress
+				set.Limits = []limits.Limit{each}
 			}
 		}); err != nil {
 			return nil, err
@@ -172,7 +173,9 @@ func global(ctx context.Context, o options) ([]bench.Figure, error) {
 	}
 	defer s.Close()
 	if err := s.Edit(ctx, func(set *policy.Set) {
-		set.Global.Limits = []limiter.Limit{limit(100_000_000, 10*time.Second)}
+		together := limit(100_000_000, 10*time.Second)
+		together.Who = limits.Together
+		set.Limits = []limits.Limit{together}
 	}); err != nil {
 		return nil, err
 	}
