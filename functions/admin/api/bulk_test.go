@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidegate/functions/admin/app"
+	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
 )
@@ -43,7 +44,7 @@ func TestBulkJobAndUndo(t *testing.T) {
 func TestStoppedBulkJob(t *testing.T) {
 	s := newService(t)
 	a := s.create("a")
-	keys := app.NewRegistry(s.keys, usage.NewReader(s.client))
+	keys := app.NewRegistry(s.keys, usage.NewReader(s.client), enforce.NewChecker(s.client, testPepper))
 	job, err := keys.StartJob(t.Context(), nil, app.Job{KeyChange: app.KeyChange{Do: app.Revoke},
 		IDs: []string{a.ID}, Total: 1},
 		nil, byTest)
@@ -69,7 +70,7 @@ func TestStoppedBulkJob(t *testing.T) {
 // no key twice.
 func TestBulk(t *testing.T) {
 	s := newService(t)
-	s.savePlans(policy.Plan{Name: "pro", Limits: []limit{{Requests: 100, Window: time.Minute}}})
+	s.savePlans(policy.Plan{Name: "pro", Limits: limitsOf("100 per minute")})
 	var ids []string
 	for i := range 230 {
 		ids = append(ids, s.create(fmt.Sprintf("job-%03d", i)).ID)

@@ -22,8 +22,7 @@ import (
 // reset, with an audit entry.
 func TestGroups(t *testing.T) {
 	s := newService(t)
-	s.savePlans(policy.Plan{Name: "pro", Limits: []limit{{Requests: 100, Window: time.Minute}},
-		PerGroup: []limit{{Requests: 5, Window: time.Hour}}})
+	s.savePlans(policy.Plan{Name: "pro", Limits: limitsOf("100 per minute", "5 per hour, each group")})
 	made := s.post("/keys", map[string]any{"name": "a", "plan": "pro", "group": "acme"}).
 		wants(http.StatusCreated, `"group":"acme"`)
 	id, secret := made.stringAt("key", "id"), made.stringAt("secret")
@@ -43,7 +42,7 @@ func TestGroups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	check := enforce.NewChecker(s.client, testPepper)
+	check := s.checker()
 	call := enforce.Call{Kind: policy.APIKey, Subject: id, Secret: parsed,
 		Route: route.Call{Method: "GET", Path: "/"}}
 	for range 3 {
@@ -51,8 +50,8 @@ func TestGroups(t *testing.T) {
 			t.Fatalf("got %+v, %v, want an allowed call", c, err)
 		}
 	}
-	s.get("/groups/acme").wants(http.StatusOK, `"used":3`, `"remaining":2`, `"mode":"enforce"`)
-	s.get("/explain?key="+id).wants(http.StatusOK, `"scope":"group"`, `"used":3`)
+	s.get("/groups/acme").wants(http.StatusOK, `"used":3`, `"remaining":2`, `"who":"each group"`)
+	s.get("/explain?key="+id).wants(http.StatusOK, `"who":"each group"`, `"used":3`)
 	s.post("/groups/acme/reset", map[string]any{"reason": "new month"}).wants(http.StatusNoContent)
 	s.get("/groups/acme").wants(http.StatusOK, `"used":0`)
 	s.get("/keys/"+id).wants(http.StatusOK, `"used":3`)
@@ -75,7 +74,7 @@ func TestGroups(t *testing.T) {
 // document neither has nor drops it. The audit has both changes.
 func TestGroupOverride(t *testing.T) {
 	s := newService(t)
-	s.savePlans(policy.Plan{Name: "pro", Limits: []limit{{Requests: 100, Window: time.Minute}}})
+	s.savePlans(policy.Plan{Name: "pro", Limits: limitsOf("100 per minute")})
 	id := s.post("/keys", map[string]any{"name": "a", "plan": "pro", "group": "acme"}).
 		wants(http.StatusCreated).stringAt("key", "id")
 	override := func(name string, requests int, reason string) reply {
@@ -86,7 +85,7 @@ func TestGroupOverride(t *testing.T) {
 	override("acme", 0, "a launch").wants(http.StatusUnprocessableEntity, "body.limits[0].requests")
 	override("acme", 5, "").wants(http.StatusUnprocessableEntity, "body.reason")
 	override("acme", 5, "a launch").wants(http.StatusOK, `"override":{"limits":[{"requests":5`)
-	s.get("/explain?key="+id).wants(http.StatusOK, `"source":"group"`, `"requests":5`)
+	s.get("/explain?key="+id).wants(http.StatusOK, `"override":"group"`, `"source":"group"`, `"requests":5`)
 	if e, found := s.newest(policyset.SetID); !found || e.Action != audit.GroupOverride || e.Name != "acme" ||
 		e.Reason != "a launch" {
 		t.Errorf("the newest audit entry is %+v, want the override", e)
@@ -96,7 +95,9 @@ func TestGroupOverride(t *testing.T) {
 		wants(http.StatusOK)
 	s.get("/groups/acme").wants(http.StatusOK, `"reason":"a launch"`)
 	s.do(http.MethodDelete, "/groups/acme/override?reason=over", nil, nil).wants(http.StatusNoContent)
-	s.get("/explain?key="+id).wants(http.StatusOK, `"source":"plan"`)
+	if after := s.get("/explain?key=" + id).wants(http.StatusOK); strings.Contains(after.text, "override") {
+		t.Errorf("got %s, want no override", after.text)
+	}
 	s.do(http.MethodDelete, "/groups/acme/override?reason=over", nil, nil).wants(http.StatusNotFound)
 }
 
@@ -105,7 +106,7 @@ func TestGroupOverride(t *testing.T) {
 // older version, is refused first.
 func TestOverrideWarnings(t *testing.T) {
 	s := newService(t)
-	s.savePlans(policy.Plan{Name: "pro", Limits: []limit{{Requests: 100, Window: time.Minute}}})
+	s.savePlans(policy.Plan{Name: "pro", Limits: limitsOf("100 per minute")})
 	id := s.post("/keys", map[string]any{"name": "a", "plan": "pro", "group": "acme"}).
 		wants(http.StatusCreated).stringAt("key", "id")
 	override := map[string]any{"reason": "x", "limits": []any{
@@ -125,7 +126,7 @@ func TestOverrideWarnings(t *testing.T) {
 	} {
 		before := s.get("/audit").wants(http.StatusOK).text
 		s.do(c.method, c.path, c.body, star).wants(http.StatusConflict, "query.accept",
-			"500 per minute never denies a call: 5 per minute is stricter.")
+			`\"500 per minute\" never decides: \"5 per minute\" denies every call before it.`)
 		if after := s.get("/audit").wants(http.StatusOK).text; after != before {
 			t.Errorf("%s without accept was saved: %s", c.path, after)
 		}

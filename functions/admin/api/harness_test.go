@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/valkey-io/valkey-go"
 
@@ -22,9 +21,10 @@ import (
 	"tidegate/internal/audit"
 	"tidegate/internal/crossing"
 	"tidegate/internal/enforce"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
+	"tidegate/internal/route"
 	"tidegate/internal/store/acl"
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/storetest"
@@ -55,6 +55,20 @@ type service struct {
 	actor    auth.Actor
 
 	crossings *crossing.Store
+	secrets   map[string]apikey.Secret // of created keys, by id
+}
+
+// limitsOf returns limits by their words.
+func limitsOf(words ...string) []limits.Limit {
+	var all []limits.Limit
+	for _, text := range words {
+		l, err := limits.Parse(text)
+		if err != nil {
+			panic(err)
+		}
+		all = append(all, l)
+	}
+	return all
 }
 
 func newService(t testing.TB) *service {
@@ -69,11 +83,11 @@ func newServiceOn(t testing.TB, url string) *service {
 	s := &service{
 		t: t, url: url, client: client, keys: registry.NewStore(client, testPepper),
 		tokens: token.NewStore(client, testPepper), log: &bytes.Buffer{},
-		actor: ada,
+		actor: ada, secrets: map[string]apikey.Secret{},
 	}
 	s.serve(s.keys)
 	s.readDocument()
-	s.savePlans(policy.Plan{Name: "free", Limits: []limiter.Limit{{Requests: 10, Window: 10 * time.Minute}}})
+	s.savePlans(policy.Plan{Name: "free", Limits: limitsOf("10 per 10 minutes")})
 	return s
 }
 
@@ -81,9 +95,10 @@ func newServiceOn(t testing.TB, url string) *service {
 func (s *service) serve(keys *registry.Store) {
 	s.t.Helper()
 	s.crossings = crossing.NewStore(s.client, slog.New(slog.DiscardHandler))
+	checker := enforce.NewChecker(s.client, testPepper)
 	routes := Routes("", Services{
-		Keys:    app.NewRegistry(keys, usage.NewReader(s.client)),
-		Checker: enforce.NewChecker(s.client, testPepper), Usage: usage.NewReader(s.client),
+		Keys:    app.NewRegistry(keys, usage.NewReader(s.client), checker),
+		Checker: checker, Usage: usage.NewReader(s.client),
 		Crossings: s.crossings,
 		Tokens:    s.tokens,
 		Log:       slog.New(slog.NewTextHandler(s.log, nil)),
@@ -122,8 +137,37 @@ func (s *service) savePlans(plans ...policy.Plan) {
 
 func (s *service) create(name string) policy.Key {
 	s.t.Helper()
-	k, _ := registrytest.Create(s.t, s.keys, byTest, policy.NewKey{Name: name, Env: "test", Plan: "free"})
+	k, secret := registrytest.Create(s.t, s.keys, byTest, policy.NewKey{Name: name, Env: "test", Plan: "free"})
+	s.secrets[k.ID] = secret
 	return k
+}
+
+// checker returns a checker with the rights of the check function.
+func (s *service) checker() *enforce.Checker {
+	s.t.Helper()
+	return enforce.NewChecker(storetest.Connect(s.t, valkeytest.As(s.t, s.url, "check", acl.Rules(acl.Check()))),
+		testPepper)
+}
+
+// call makes a check of a POST to a path with a key that create returned.
+func (s *service) call(id, path string) enforce.Result {
+	s.t.Helper()
+	result, err := s.checker().Check(s.t.Context(), enforce.Call{
+		Kind: policy.APIKey, Subject: id, Secret: s.secrets[id], Route: route.Call{Method: "POST", Path: path}}, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return result
+}
+
+// calls makes checks that are allowed.
+func (s *service) calls(id string, n int) {
+	s.t.Helper()
+	for range n {
+		if !s.call(id, "/").Allowed {
+			s.t.Fatal("a call was denied")
+		}
+	}
 }
 
 // reply is a response; body is its decoded JSON.

@@ -7,15 +7,12 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/route"
 )
-
-type limit = limiter.Limit
 
 // fill saves a policy that uses every kind of setting.
 func (s *service) fill() {
@@ -24,30 +21,19 @@ func (s *service) fill() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	set.Plans = append(set.Plans, policy.Plan{
-		Name: "pro", Mode: policy.Shadow, Degraded: policy.Local, Share: 20,
-		Limits: []limit{
-			{Requests: 100, Window: 10 * time.Second, CountDenied: true, Slots: 64},
-			{Requests: 1e6, Calendar: limiter.Month, Zone: "Europe/Berlin", Algorithm: limiter.FixedWindow},
-		},
-	})
-	set.Routes = []policy.Route{
-		{
-			Name:      "chat",
-			Pattern:   route.Pattern{API: "abc", Stage: "prod", Method: "POST", Path: "/chat/{id}"},
-			Cost:      5,
-			Settle:    true,
-			SettleMax: 70,
-			Mode:      policy.Shadow,
-			PerKey:    []limit{{Requests: 30, Window: time.Minute}},
-			PerIP:     []limit{{Requests: 60, Window: time.Minute}},
-			Shared: []limit{{Requests: 600,
-				Window: time.Minute}},
-		},
-		{Name: "free", Pattern: route.Pattern{Method: "GET", Path: "/health"}, Cost: 0},
+	set.Plans = append(set.Plans, policy.Plan{Name: "pro", Degraded: policy.Local, Share: 20,
+		Limits: limitsOf("100 per 10 seconds, denied calls count",
+			"1,000,000 per calendar month (Europe/Berlin)", "200 per minute, each group, shadow"),
+		Opens: []route.Pattern{{Method: "GET"}, {Path: "/chat/*"}}})
+	set.Limits = limitsOf("1,000 per minute, each address, shadow", "1,000,000 per second, together",
+		"30 per minute, on chat, each caller and {id}", "600 calls per minute, on chat, except health, together",
+		"50,000 input per minute, each caller, notify at 80/100 %")
+	set.Routes = []limits.Route{
+		{Name: "chat", Match: []route.Pattern{{API: "abc", Stage: "prod", Method: "POST", Path: "/chat/{id}"}},
+			Cost: limits.Costs{Units: map[string]int64{limits.Cost: 5, "input": 500}}, Settle: true},
+		{Name: "health", Match: []route.Pattern{{Method: "GET", Path: "/health"}, {Path: "/up"}},
+			Cost: limits.Costs{Free: true}},
 	}
-	set.PerIP = policy.Scope{Limits: []limit{{Requests: 1000, Window: time.Minute}}, Mode: policy.Shadow}
-	set.Global = policy.Scope{Limits: []limit{{Requests: 1e6, Window: time.Second}}}
 	set.Deny = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::/32")}
 	set.Exempt = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	set.TokenPlan, set.AddressPlan = "pro", "free"
@@ -82,9 +68,9 @@ func TestPolicyRoundTrip(t *testing.T) {
 		t.Errorf("got ETag %v, want %s", same.header, read.header.Get("ETag"))
 	}
 	file := s.get("/policy.yaml").
-		wants(http.StatusOK, "1,000,000 per calendar month (Europe/Berlin), fixed window",
-			"pattern: abc/prod POST /chat/{id}",
-			"settleMax: 70")
+		wants(http.StatusOK, "\n      - 1,000,000 per calendar month (Europe/Berlin)\n",
+			"\n      - abc/prod POST /chat/{id}\n", "\n  - 30 per minute, on chat, each caller and {id}\n",
+			"\n      input: 500\n")
 	if file.header.Get("Content-Type") != "application/yaml" ||
 		file.header.Get("ETag") != read.header.Get("ETag") {
 		t.Errorf("got %v, want YAML with ETag %s", file.header, read.header.Get("ETag"))
@@ -127,7 +113,7 @@ func TestPutPolicy(t *testing.T) {
 		"query.dryrun")
 	changes :=
 		`"changes":[{"of":"plan free","field":"limits","before":"10 per 10 minutes","after":"20 per 10 minutes"},` +
-			`{"of":"plan new","before":"","after":"1 per day; enforce; closed: calls are denied"}]`
+			`{"of":"plan new","before":"","after":"1 per day; closed: calls are denied"}]`
 	put("?dry_run=true", nil).wants(http.StatusOK, `"applied":false`, `"version":1`, changes,
 		`plan free: limits: 10 per 10 minutes → 20 per 10 minutes\n`)
 	put("?dry_run=true", header{"If-Match": `"7"`}).wants(http.StatusPreconditionFailed)
@@ -235,64 +221,79 @@ func TestImport(t *testing.T) {
 		nil).wants(http.StatusUnsupportedMediaType)
 }
 
-// counts is saved and read as JSON and as YAML.
-func TestCountsAsJSON(t *testing.T) {
+// A request has limits in words or as fields, and the answer has fields. Each mistake has
+// its place.
+func TestLimitsAsJSON(t *testing.T) {
 	s := newService(t)
-	limits := []any{map[string]any{"requests": 500, "window": "1m", "counts": "calls"},
-		map[string]any{"requests": 1_000_000, "window": "1m"}}
-	put := func(counts string) reply {
+	put := func(limit any) reply {
 		t.Helper()
-		limits[1].(map[string]any)["counts"] = counts
 		return s.do(http.MethodPut, "/policy?reason=x", map[string]any{
-			"plans": []any{map[string]any{"name": "free", "limits": limits}},
-			"routes": []any{map[string]any{"name": "chat", "pattern": map[string]any{}, "cost": 4000,
-				"settle": true}},
-		}, header{"If-Match": `"1"`})
+			"plans": []any{map[string]any{"name": "free", "limits": []any{"10 per minute", limit}}},
+			"routes": []any{map[string]any{"name": "chat", "match": []any{map[string]any{"path": "/chat"}},
+				"cost": map[string]any{"input": 40}}},
+		}, header{"If-Match": "*"})
 	}
-	put("bytes").wants(http.StatusUnprocessableEntity, "plans[0].limits[1].counts")
-	put("cost").wants(http.StatusOK, "500 calls per minute; 1,000,000 per minute")
-	s.get("/policy").wants(http.StatusOK, `"counts":"calls"`)
-	s.get("/policy.yaml").wants(http.StatusOK, "- 500 calls per minute\n")
+	for _, c := range []struct {
+		limit any
+		want  []string
+	}{
+		{"500 requests per minute", []string{`"body.plans[0].limits[1]"`, "500 calls per minute"}},
+		{"500 per minute, on chta", []string{`"body.plans[0].limits[1].on"`, "did you mean chat?"}},
+		{"5 input per minute", []string{`"body.plans[0].limits[1].requests"`, "costs 40 and could never pass"}},
+		{"500 per minute, on chat, on chat", []string{"a limit has one"}},
+		{map[string]any{"requests": 1, "window": "1m", "mode": "shadow"},
+			[]string{`"body.plans[0].limits[1].mode"`, `\"shadow\": true`}},
+		{map[string]any{"requests": 1, "window": "1m", "slots": 100},
+			[]string{`"body.plans[0].limits[1].slots"`, "limits to 1,000 are exact"}},
+		{map[string]any{"requests": "many", "window": "1m"},
+			[]string{`"body.plans[0].limits[1].requests"`, "whole number"}},
+		{map[string]any{"requests": 1, "window": "fast"}, []string{`"body.plans[0].limits[1].window"`}},
+		{7, []string{`"body.plans[0].limits[1]"`}},
+		{nil, []string{`"body.plans[0].limits[1]"`}},
+	} {
+		put(c.limit).wants(http.StatusUnprocessableEntity, c.want...)
+	}
+	put("500 calls per minute, on chat").wants(http.StatusOK, "10 per minute; 500 calls per minute, on chat")
+	put(map[string]any{"requests": 500, "unit": "calls", "window": "1m", "on": "chat"}).wants(http.StatusOK,
+		`"changes":[]`)
+	s.get("/policy").wants(http.StatusOK,
+		`"limits":[{"requests":10,"window":"1m"},{"requests":500,"unit":"calls","window":"1m","on":"chat"}]`,
+		`"cost":{"input":40}`, `"id":"chat"`)
 }
 
-// countDenied is refused on limits that several callers share, in JSON, in YAML and in
-// dry runs, with its field. It is accepted on limits of one caller.
-func TestCountDeniedOfSharedLimits(t *testing.T) {
+// A dry run and a save say which limits begin a new count.
+func TestNewCounts(t *testing.T) {
 	s := newService(t)
-	limits := []any{map[string]any{"requests": 100, "window": "1m", "countDenied": true}}
-	plans := []any{map[string]any{"name": "free",
-		"limits": []any{map[string]any{"requests": 10, "window": "10s", "countDenied": true}}}}
-	rule := func(list string) []any {
-		return []any{map[string]any{"name": "chat", "pattern": map[string]any{}, list: limits}}
+	put := func(query string, limits ...any) reply {
+		t.Helper()
+		return s.do(http.MethodPut, "/policy"+query, map[string]any{"plans": []any{
+			map[string]any{"name": "free", "limits": limits}}}, header{"If-Match": "*"})
 	}
-	yaml := "plans: [{name: free, limits: ['10 per 10 seconds, denied calls count']}]\n"
-	const words, reason = "['100 per minute, denied calls count']", "several callers share this limit"
-	for field, c := range map[string]struct {
-		body map[string]any
-		file string
-	}{
-		"perIP.limits[0].countDenied": {map[string]any{"perIP": map[string]any{"limits": limits}},
-			"perIP: {limits: " + words + "}"},
-		"global.limits[0].countDenied": {map[string]any{"global": map[string]any{"limits": limits}},
-			"global: {limits: " + words + "}"},
-		"routes[0].perIP[0].countDenied": {map[string]any{"routes": rule("perIP")},
-			"routes: [{name: chat, pattern: '*', perIP: " + words + "}]"},
-		"routes[0].shared[0].countDenied": {map[string]any{"routes": rule("shared")},
-			"routes: [{name: chat, pattern: '*', shared: " + words + "}]"},
-	} {
-		c.body["plans"] = plans
-		for _, query := range []string{"?reason=x", "?dry_run=true"} {
-			s.do(http.MethodPut, "/policy"+query, c.body,
-				header{"If-Match": `"1"`}).wants(http.StatusUnprocessableEntity, field, reason)
-			s.putFile(query, "version: 1\n"+yaml+c.file+"\n", nil).wants(http.StatusUnprocessableEntity,
-				field, reason, `"line":3`)
-		}
+	for _, query := range []string{"?dry_run=true", "?reason=x"} {
+		put(query, "30 per minute", "10 per 10 minutes, on GET /a").wants(http.StatusOK,
+			`"newCounts":[{"of":"plan free","limit":"10 per 10 minutes, on GET /a"}]`,
+			`plan free: 10 per 10 minutes, on GET /a: starts at zero\n`)
 	}
-	own := map[string]any{"plans": plans, "routes": rule("perKey")}
-	s.do(http.MethodPut, "/policy?reason=x", own, header{"If-Match": `"1"`}).wants(http.StatusOK,
-		`"applied":true`)
-	s.putFile("?dry_run=true", yaml+"routes: [{name: chat, pattern: '*', perKey: "+words+"}]\n",
-		nil).wants(http.StatusOK, `"changes":[]`)
+	put("?dry_run=true", "40 per minute", "90 per 10 minutes, on GET /a").wants(http.StatusOK, `"newCounts":[]`)
+}
+
+// A route that is renamed, by its ID in JSON or by was in a file, keeps its ID. The ID of
+// none is refused.
+func TestRenameRoute(t *testing.T) {
+	s := newService(t)
+	s.fill()
+	document := s.get("/policy").wants(http.StatusOK)
+	renamed := strings.NewReplacer(`"name":"chat"`, `"name":"talk"`, `"on":"chat"`, `"on":"talk"`).
+		Replace(document.text)
+	s.do(http.MethodPut, "/policy?reason=rename", []byte(renamed), header{"If-Match": "*"}).
+		wants(http.StatusOK, `"newCounts":[]`, "route talk: name: chat → talk")
+	s.get("/policy").wants(http.StatusOK, `"id":"chat","name":"talk"`)
+	file := strings.NewReplacer("- name: talk\n", "- name: say\n    was: talk\n", "on talk", "on say").
+		Replace(s.get("/policy.yaml").text)
+	s.putFile("?reason=rename", file, nil).wants(http.StatusOK, `"newCounts":[]`, "route say: name: talk → say")
+	s.get("/policy").wants(http.StatusOK, `"id":"chat","name":"say"`)
+	s.do(http.MethodPut, "/policy?reason=x", []byte(strings.ReplaceAll(renamed, `"id":"chat"`, `"id":"x"`)),
+		header{"If-Match": "*"}).wants(http.StatusUnprocessableEntity, "body.routes[0].id")
 }
 
 // A save is judged alike by JSON, YAML and revert: a dry run names the warnings, and the

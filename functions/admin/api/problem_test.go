@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"tidegate/internal/limits"
 
 	"tidegate/functions/admin/api/rest"
 	"tidegate/internal/audit"
@@ -69,8 +70,15 @@ func TestProblems(t *testing.T) {
 			[]string{"nested deeper"}},
 		"unknown field": {"POST", "/keys", `{"name":"a","plan":"free","colour":"red"}`, nil, 422,
 			[]string{"body.colour", "unexpected property"}},
-		"former field": {"PUT", "/policy?dry_run=true", `{"plans":[],"global":{"lease":"1s"}}`, nil, 422,
-			[]string{"body.global.lease", "unexpected property: leave it out"}},
+		"former field": {"PUT", "/policy?dry_run=true", `{"plans":[],"global":{"limits":[]}}`, nil, 422,
+			[]string{"body.global", "unexpected property: write it among limits", "5,000 per second, together"}},
+		"former field of a plan": {"PUT", "/policy?dry_run=true", `{"plans":[{"name":"a","allow":[]}]}`, nil, 422,
+			[]string{"body.plans[0].allow", "unexpected property: write opens"}},
+		"former field of a route": {"PUT", "/policy?dry_run=true",
+			`{"plans":[],"routes":[{"name":"a","match":[{}],"settleMax":1}]}`, nil, 422,
+			[]string{"body.routes[0].settleMax", "at most 10 times the estimate"}},
+		"former field of a key": {"POST", "/keys", `{"name":"a","plan":"free","allow":[]}`, nil, 422,
+			[]string{"body.allow", "unexpected property: write opens"}},
 		"missing field": {"POST", "/keys", `{"name":"a"}`, nil, 422, []string{"required property plan"}},
 		"name too long": {"POST", "/keys", `{"name":"` + strings.Repeat("x", 101) + `","plan":"free"}`,
 			nil, 422, []string{"body.name", "<= 100"}},
@@ -133,13 +141,13 @@ func TestProblems(t *testing.T) {
 			[]string{"too large"}},
 		"requests": {"PUT", keyPath + "/override",
 			`{"limits":[{"requests":0,"window":"1s"}],"reason":"x"}`, match, 422,
-			[]string{"body.limits[0].requests", ">= 1"}},
+			[]string{"body.limits[0].requests", "must be 1 to 1,000,000,000"}},
 		"requests too many": {"PUT", keyPath + "/override",
 			`{"limits":[{"requests":1e10,"window":"1s"}],"reason":"x"}`, match, 422,
-			[]string{"body.limits[0].requests", "1e+09"}},
+			[]string{"body.limits[0].requests", "must be a whole number"}},
 		"fraction of requests": {"PUT", keyPath + "/override",
 			`{"limits":[{"requests":1.5,"window":"1s"}],"reason":"x"}`, match, 422,
-			[]string{"body.limits[0].requests", "integer"}},
+			[]string{"body.limits[0].requests", "must be a whole number"}},
 		"window": {"PUT", keyPath + "/override",
 			`{"limits":[{"requests":1,"window":"soon"}],"reason":"x"}`, match, 422,
 			[]string{"body.limits[0].window", "such as 10s"}},
@@ -150,29 +158,32 @@ func TestProblems(t *testing.T) {
 			`{"limits":[{"requests":1,"window":"1s","algorithm":"magic"}],"reason":"x"}`, match, 422,
 			[]string{"body.limits[0].algorithm"}},
 		"calendar of a log": {"PUT", keyPath + "/override",
-			`{"limits":[{"requests":1,"calendar":"day"}],"reason":"x"}`, match, 422,
-			[]string{"body.limits[0].calendar"}},
+			`{"limits":[{"requests":1,"calendar":"day","algorithm":"log"}],"reason":"x"}`, match, 422,
+			[]string{"body.limits[0].algorithm"}},
+		"limit of a group": {"PUT", keyPath + "/override",
+			`{"limits":["5 per second, each group"],"reason":"x"}`, match, 422,
+			[]string{"body.limits[0]", "an override has limits of each caller"}},
 		"former mode": {"PUT", keyPath + "/override", `{"mode":"off","reason":"x"}`, match, 422,
-			[]string{"body.mode", "an override without limits lifts them"}},
-		"nine limits": {"PUT", keyPath + "/override",
-			`{"limits":[` + strings.Repeat(`{"requests":1,"window":"1s"},`, 8) +
-				`{"requests":1,"window":"1s"}],"reason":"x"}`, match, 422, []string{"body.limits", "<= 8"}},
+			[]string{"body.mode", "100 per minute, shadow"}},
+		"too many limits": {"PUT", keyPath + "/override",
+			`{"limits":[` + strings.Repeat(`"1 per second",`, 32) + `"1 per second"],"reason":"x"}`, match, 422,
+			[]string{"body.limits", "<= 32"}},
 		"no reason": {"PUT", keyPath + "/override", `{"limits":[{"requests":1,"window":"1s"}]}`,
 			match, 422, []string{"reason"}},
 		"reason too long": {"PATCH", keyPath, `{"reason":"` + strings.Repeat("x", 201) + `"}`, match, 422,
 			[]string{"body.reason", "200"}},
 		"reason in the query too long": {"DELETE", keyPath + "?reason=" + strings.Repeat("x", 201), "", nil,
 			422, []string{"reason", "200"}},
-		"plan of a policy": {"PUT", "/policy?reason=x", `{"plans":[{"name":"a","limits":[]}]}`, match, 422,
-			[]string{"body.plans[0].limits", ">= 1"}},
+		"route of a policy": {"PUT", "/policy?reason=x", `{"plans":[],"routes":[{"name":"a","match":[]}]}`, match,
+			422, []string{"body.routes[0].match", ">= 1"}},
 		"addresses": {"PUT", "/policy?reason=x", `{"plans":[],"deny":["10.0.0.0/8","home"]}`, match, 422,
 			[]string{"body.deny[1]",
 				"203.0.113.0/24"}},
 		"unmasked addresses": {"PUT", "/policy?reason=x", `{"plans":[],"deny":["10.0.0.1/8"]}`, match, 422,
 			[]string{"body.deny[0]"}},
 		"a route's path": {"PUT", "/policy?reason=x",
-			`{"plans":[],"routes":[{"name":"a","pattern":{"path":"orders"}}]}`, match, 422,
-			[]string{"body.routes[0].pattern.path"}},
+			`{"plans":[],"routes":[{"name":"a","match":[{"path":"orders"}]}]}`, match, 422,
+			[]string{"body.routes[0].match[0]"}},
 		"policy without body": {"PUT", "/policy?reason=x", ``, match, 400, nil},
 		"large policy": {"PUT", "/policy?reason=x", strings.Repeat(" ", MaxPolicyBody),
 			match, 413, nil},
@@ -229,13 +240,15 @@ func TestProblems(t *testing.T) {
 // An error of Valkey is logged and gets 503 with Retry-After, without the cause.
 func TestStoreUnavailable(t *testing.T) {
 	s := newService(t)
+	s.settling(map[string]int64{limits.Cost: 2})
 	id := s.create("acme").ID
+	settlement := s.call(id, "/chat").Settlement
 	s.client.Close()
 	for _, r := range []reply{
 		s.get("/keys"), s.get("/policy"), s.get("/overview"), s.get("/audit"), s.get("/tokens"),
 		s.get("/keys/" + id + "/usage"),
 		s.post("/keys", map[string]any{"name": "a", "plan": "free"}),
-		s.post("/reservations", map[string]any{"keyId": id, "cost": 1}),
+		s.post("/reservations/settle", map[string]any{"reservation": settlement, "cost": 1}),
 	} {
 		if r.status != http.StatusServiceUnavailable || r.header.Get("Retry-After") == "" ||
 			strings.Contains(r.text, "valkey") ||

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"tidegate/internal/answer"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/storetest"
@@ -17,7 +17,7 @@ import (
 func TestUsage(t *testing.T) {
 	s := newService(t)
 	busy, quiet := s.create("busy"), s.create("quiet")
-	s.reserve(busy.ID, 10).wants(http.StatusCreated)
+	s.calls(busy.ID, 10)
 	now := time.Now()
 	recorder := usage.NewRecorder(usage.Options{}, func() time.Time { return now })
 	for i := range 7 {
@@ -30,7 +30,7 @@ func TestUsage(t *testing.T) {
 	if report := recorder.Flush(t.Context(), storetest.Connect(t, s.url)); report.Err != nil {
 		t.Fatal(report.Err)
 	}
-	s.get("/keys/"+busy.ID+"/usage").wants(http.StatusOK, `"used":10`, `"remaining":0`, `"nextFree":`,
+	s.get("/keys/"+busy.ID+"/usage").wants(http.StatusOK, `"used":10`, `"remaining":0`, `"retryAfter":`,
 		`"total":{"allowed":5,"denied":2,`, `"step":"1m"`)
 	s.get("/keys/"+quiet.ID+"/usage?step=1h").wants(http.StatusOK, `"used":0`,
 		`"total":{"allowed":0,"denied":0,`, `"step":"1h"`)
@@ -44,50 +44,47 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// An explanation has the rule that applies, the limits and the response of the call.
+// An explanation has the routes, where the cost comes from, every limit that applies, and the
+// response of the call.
 func TestExplain(t *testing.T) {
 	s := newService(t)
 	s.fill()
 	id := s.create("acme").ID
-	s.get("/explain?key="+id+"&path=/health").wants(http.StatusOK, `"rule":"free"`, `"cost":0`,
-		`"allowed":true`, `"status":0`)
+	s.get("/explain?key="+id+"&path=/health").wants(http.StatusOK, `"route":"health"`, `"cost":0`,
+		`"costFrom":"health"`, `"allowed":true`, `"status":0`)
 	s.get("/explain?key="+id+"&method=post&path=/chat/7&api=abc&stage=prod&address=192.0.2.7").
-		wants(http.StatusOK, `"rule":"chat"`, `"cost":5`, `"scope":"route-ip"`, `"won":true`,
+		wants(http.StatusOK, `"route":"chat"`, `"cost":5`, `"who":"each address"`, `"who":"together"`,
+			`"source":"policy"`, `"source":"plan","plan":"free"`, `"who":"each caller and {id}"`,
 			`"pattern":"abc/prod POST /chat/{id}"`)
 	s.get("/explain?key="+id+"&address=203.0.113.9").wants(http.StatusOK, `"allowed":false`, `"refused":"`,
 		`"status":401`, answer.Unauthorized)
 	s.get("/explain?key="+id+"&address=10.1.2.3&forwarded=192.0.2.7").wants(http.StatusOK, `"exempt":true`,
 		`"address":"10.1.2.3"`, `"addressWhy":"the address that API Gateway saw: TRUSTED_PROXIES is not set"`)
 	s.do(http.MethodPut, "/keys/"+id+"/override", map[string]any{"reason": "less",
-		"limits": []any{map[string]any{"requests": 6, "window": "10m"}}}, header{"If-Match": "*"}).
-		wants(http.StatusOK)
-	registrytest.Save(t, s.keys, byTest, func(set *policy.Set) { set.Routes[0].Cost = 7 })
-	s.get("/explain?key="+id+"&method=POST&path=/chat/7&api=abc&stage=prod").wants(http.StatusOK,
-		`"allowed":false`, `"response":{"status":429,"type":"`+answer.QuotaExceeded, answer.Impossible().Detail)
+		"limits": []any{"6 per 10 minutes"}}, header{"If-Match": "*"}).wants(http.StatusOK)
+	s.get("/explain?key="+id).wants(http.StatusOK, `"override":"override"`, `"countsOnly":true`)
 	s.do(http.MethodDelete, "/keys/"+id+"/override?reason=x", nil, nil).wants(http.StatusOK)
-	s.reserve(id, 10).wants(http.StatusCreated)
+	registrytest.Save(t, s.keys, byTest, func(set *policy.Set) { set.Deny, set.Exempt = nil, nil })
+	s.calls(id, 10)
 	s.get("/explain?key="+id).wants(http.StatusOK, `"allowed":false`, `"status":429`, "quota-exceeded",
-		`"violatedPolicies":["10 per 10 minutes"]`,
-		`"retryAfter":`)
+		`"violatedPolicies":["10 per 10 minutes"]`, `"retryAfter":`)
 }
 
-// Thresholds that a reservation and its settlement cross are listed, newest first, in
-// pages and by key.
+// Thresholds that a settlement crosses are listed, newest first, in pages and by key.
 func TestCrossings(t *testing.T) {
 	s := newService(t)
-	id := s.create("worker").ID
+	s.settling(map[string]int64{limits.Cost: 10})
 	registrytest.Save(t, s.keys, byTest, func(set *policy.Set) {
-		set.Plans[0].Limits = []limiter.Limit{{Requests: 100, Window: time.Hour,
-			Notify: limiter.Thresholds{50, 80}}}
-		set.Routes = []policy.Route{{Name: "chat", Cost: 10, Settle: true}}
+		set.Plans[0].Limits = limitsOf("100 per hour, notify at 50/80 %")
 	})
+	id := s.create("worker").ID
 	s.get("/crossings").wants(http.StatusOK, `"items":[]`)
-	reserved := s.post("/reservations", map[string]any{"keyId": id, "route": "chat", "cost": 60}).wants(
-		http.StatusCreated)
-	s.post("/reservations/settle", map[string]any{"reservation": reserved.stringAt("reservation"),
-		"cost": 85}).wants(http.StatusOK)
+	for _, cost := range []int{60, 25} {
+		s.post("/reservations/settle", map[string]any{"reservation": s.call(id, "/chat").Settlement,
+			"cost": cost}).wants(http.StatusOK)
+	}
 	first := s.get("/crossings?count=1").wants(http.StatusOK, `"threshold":80`, `"used":85`, `"max":100`,
-		`"limit":"100 per 1 hour"`, `"scope":"key"`, `"subject":"`+id+`"`, `"name":"worker"`, `"plan":"`)
+		`"limit":"100 per hour"`, `"who":"each caller"`, `"subject":"`+id+`"`, `"name":"worker"`, `"plan":"`)
 	s.get("/crossings?count=1&after="+first.stringAt("next")).wants(http.StatusOK, `"threshold":50`,
 		`"used":60`)
 	s.get("/crossings?key="+s.create("other").ID).wants(http.StatusOK, `"items":[]`)
