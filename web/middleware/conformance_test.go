@@ -63,6 +63,7 @@ type answerCase struct {
 // settlement. No attempt follows the last response.
 type settlementCase struct {
 	Name    string
+	Cost    map[string]any // by unit; nil for a cost of 7
 	Answers []struct {
 		Fault            string // broken, hangs or unreachable; empty for a response
 		Status           int
@@ -190,7 +191,7 @@ func TestSettlements(t *testing.T) {
 				switch {
 				case len(attempts) != len(c.Answers):
 					t.Errorf("got %d attempts, want %d", len(attempts), len(c.Answers))
-				case c.Want.Settled != nil && (err != nil || got != *c.Want.Settled):
+				case c.Want.Settled != nil && (err != nil || !cmp.Equal(got, *c.Want.Settled)):
 					t.Errorf("got %+v, %v, want %+v", got, err, *c.Want.Settled)
 				case c.Want.Settled == nil && err == nil,
 					errors.As(err, &refused) != (c.Want.Status != 0),
@@ -239,7 +240,11 @@ func (c settlementCase) settle(t *testing.T) (Settlement, []time.Time, error) {
 		if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
 			t.Error(err)
 		}
-		if diff := cmp.Diff(map[string]any{"reservation": "tgr_x", "cost": 7.0}, request); diff != "" {
+		want := map[string]any{"reservation": "tgr_x", "cost": 7.0}
+		if c.Cost != nil {
+			want["cost"] = c.Cost
+		}
+		if diff := cmp.Diff(want, request); diff != "" {
 			t.Error(diff)
 		}
 		attempts = append(attempts, time.Now())
@@ -261,7 +266,14 @@ func (c settlementCase) settle(t *testing.T) (Settlement, []time.Time, error) {
 	})
 	s := &Settler{URL: "https://tidegate.example/prod", Token: "machine",
 		Client: &http.Client{Transport: api}}
-	got, err := s.Settle(t.Context(), "tgr_x", 7)
+	costs := Costs{"cost": 7}
+	if c.Cost != nil {
+		costs = Costs{}
+		for unit, cost := range c.Cost {
+			costs[unit] = int64(cost.(float64))
+		}
+	}
+	got, err := s.Settle(t.Context(), "tgr_x", costs)
 	return got, attempts, err
 }
 

@@ -6,7 +6,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // CORS headers that an outer handler has set are unchanged.
@@ -56,11 +59,11 @@ func TestSettle(t *testing.T) {
 			t.Errorf("%s %s %s", r.URL, r.Header, body)
 		}
 		_, _ = io.WriteString(w,
-			`{"reserved":9,"actual":7,"settleMax":90,"aboveMax":3,"owed":2,"partial":true}`)
+			`{"reserved":9,"actual":7,"owed":2,"partial":true}`)
 	})
-	if err != nil || got != (Settlement{Reserved: 9, Actual: 7, SettleMax: 90, AboveMax: 3,
-		Owed: 2, Partial: true}) {
-		t.Errorf("got %+v, %v", got, err)
+	want := Settlement{Reserved: Costs{"cost": 9}, Actual: Costs{"cost": 7}, Owed: 2, Partial: true}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v, %s", err, diff)
 	}
 }
 
@@ -68,7 +71,7 @@ func TestSettleWithoutAReservation(t *testing.T) {
 	got, err := settleRequest(t, "", func(http.ResponseWriter, *http.Request) {
 		t.Error("Settle called the API without a reservation")
 	})
-	if err != nil || got != (Settlement{}) {
+	if err != nil || !reflect.ValueOf(got).IsZero() {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	if _, err := Settle(t.Context(), 1); !errors.Is(err, ErrNoSettler) {

@@ -23,19 +23,42 @@ type Settler struct {
 	Client *http.Client // nil is http.DefaultClient; each attempt ends after 5 seconds
 }
 
+// Costs is a cost in each unit, such as input and output. The unit "cost" is that of limits
+// without a unit. Empty Costs are 0 in every unit.
+type Costs map[string]int64
+
+// plainCost is the unit of limits without a unit.
+const plainCost = "cost"
+
+// MarshalJSON encodes a cost without other units as a number.
+func (c Costs) MarshalJSON() ([]byte, error) {
+	if cost, plain := c[plainCost]; len(c) == 0 || plain && len(c) == 1 {
+		return strconv.AppendInt(nil, cost, 10), nil
+	}
+	return json.Marshal(map[string]int64(c))
+}
+
+// UnmarshalJSON decodes a number, or an object of numbers by unit.
+func (c *Costs) UnmarshalJSON(data []byte) error {
+	var cost int64
+	if json.Unmarshal(data, &cost) != nil {
+		return json.Unmarshal(data, (*map[string]int64)(c))
+	}
+	if *c = nil; cost != 0 {
+		*c = Costs{plainCost: cost}
+	}
+	return nil
+}
+
 // Settlement is the result of settling a reservation.
 type Settlement struct {
-	Reserved int64 `json:"reserved"` // taken before the call
-	Actual   int64 `json:"actual"`   // actually used
-	// SettleMax is the maximum charge of shared limits for the request. AboveMax is the
-	// part of Actual above it, which is charged to the caller's own limits only.
-	SettleMax int64 `json:"settleMax"`
-	AboveMax  int64 `json:"aboveMax"`
+	Reserved Costs `json:"reserved"` // taken before the call
+	Actual   Costs `json:"actual"`   // actually used
 	// Owed is what a limit counts above its number: the largest such part over all limits.
 	// The limit denies until it has drained.
 	Owed int64 `json:"owed"`
-	// Partial reports that a part of the refund is still counted, or that shared limits
-	// could not be reached.
+	// Partial reports that a part of the refund is still counted, or that the limits of the
+	// caller's group could not be reached.
 	Partial bool `json:"partial"`
 }
 
@@ -62,6 +85,12 @@ func (e *SettleError) Error() string {
 // request, and also after ctx ends, since clients may disconnect. It does nothing for a
 // request without a reservation: the route does not settle, or the caller is not limited.
 func Settle(ctx context.Context, cost int64) (Settlement, error) {
+	return SettleUnits(ctx, Costs{plainCost: cost})
+}
+
+// SettleUnits is Settle for a route whose cost has units. A unit that costs lacks keeps
+// what was reserved.
+func SettleUnits(ctx context.Context, costs Costs) (Settlement, error) {
 	c, ok := ctx.Value(contextKey{}).(call)
 	switch {
 	case ok && c.decision.Reservation == "":
@@ -69,7 +98,7 @@ func Settle(ctx context.Context, cost int64) (Settlement, error) {
 	case !ok || c.settler == nil:
 		return Settlement{}, ErrNoSettler
 	}
-	return c.settler.Settle(ctx, c.decision.Reservation, cost)
+	return c.settler.Settle(ctx, c.decision.Reservation, costs)
 }
 
 // Bounds of one settlement with its retries.
@@ -84,20 +113,20 @@ const (
 // Settle settles a reservation by its text. It retries after a connection error, a 429 or
 // a 5xx, at most settleAttempts times within settleDeadline, with random pauses. Retries
 // are safe since a reservation settles once. A 409 is success if an earlier attempt of
-// this call may have settled; only the cost of that settlement is known.
-func (s *Settler) Settle(ctx context.Context, reservation string, cost int64) (Settlement, error) {
+// this call may have settled; only the costs of that settlement are known.
+func (s *Settler) Settle(ctx context.Context, reservation string, costs Costs) (Settlement, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleDeadline)
 	defer cancel()
 	mayBeSettled := false
 	for attempt := 1; ; attempt++ {
-		settled, err := s.try(ctx, reservation, cost)
+		settled, err := s.try(ctx, reservation, costs)
 		var refused *SettleError
 		answered := errors.As(err, &refused)
 		switch {
 		case err == nil:
 			return settled, nil
 		case answered && refused.Status == http.StatusConflict && mayBeSettled:
-			return Settlement{Actual: cost}, nil
+			return Settlement{Actual: costs}, nil
 		case answered && !refused.temporary(), attempt == settleAttempts:
 			return Settlement{}, err
 		}
@@ -151,8 +180,8 @@ func wait(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-func (s *Settler) try(ctx context.Context, reservation string, cost int64) (Settlement, error) {
-	body, err := json.Marshal(map[string]any{"reservation": reservation, "cost": cost})
+func (s *Settler) try(ctx context.Context, reservation string, costs Costs) (Settlement, error) {
+	body, err := json.Marshal(map[string]any{"reservation": reservation, "cost": costs})
 	if err != nil {
 		return Settlement{}, fmt.Errorf("middleware: settle: %w", err)
 	}

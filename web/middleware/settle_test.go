@@ -21,11 +21,11 @@ func TestSettleThroughAServer(t *testing.T) {
 			http.Error(w, `{"detail":"settled already"}`, http.StatusConflict)
 		}
 	})
-	if err != nil || got != (Settlement{Actual: 7}) || attempts != 3 || settled != 1 {
+	if err != nil || got.Actual["cost"] != 7 || attempts != 3 || settled != 1 {
 		t.Errorf("got %+v, %v after %d attempts, want an actual cost of 7 after 3", got, err, attempts)
 	}
 	unreachable := &Settler{URL: "http://127.0.0.1:1", Token: "machine"}
-	if _, err := unreachable.Settle(t.Context(), "tgr_x", 1); err == nil ||
+	if _, err := unreachable.Settle(t.Context(), "tgr_x", nil); err == nil ||
 		!strings.Contains(err.Error(), "connect") {
 		t.Errorf("unreachable server: got error %v, want one of the connection", err)
 	}

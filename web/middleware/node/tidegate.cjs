@@ -97,8 +97,9 @@ class Call {
     Object.freeze(this);
   }
 
-  // settle charges the request's actual cost. It refunds the unused part of the
-  // reservation, and charges any cost above it. It does nothing without a reservation.
+  // settle charges the request's actual cost: a number, or an object of a number for each
+  // unit. It refunds the unused part of the reservation, and charges any cost above it. It
+  // does nothing without a reservation.
   async settle(cost) {
     if (this.reservation === "") return { ...nothing };
     if (!this.#settler) throw new Error("tidegate: no settler");
@@ -271,7 +272,9 @@ function withFields(answer, fields, event) {
   return { ...answer, headers: { ...answer.headers, ...Object.fromEntries(added) } };
 }
 
-const nothing = { reserved: 0, actual: 0, settleMax: 0, aboveMax: 0, owed: 0, partial: false };
+// nothing is the result of a settlement that moves nothing. reserved and actual are numbers,
+// or objects of a number for each unit, as the cost of the route is.
+const nothing = { reserved: 0, actual: 0, owed: 0, partial: false };
 
 // Bounds of one settlement with its retries, in milliseconds.
 const settleTimeout = 5_000; // of one attempt

@@ -123,7 +123,7 @@ for (const [name, backend] of Object.entries(backends)) {
   }
 }
 
-const nothing = { reserved: 0, actual: 0, settleMax: 0, aboveMax: 0, owed: 0, partial: false };
+const nothing = { reserved: 0, actual: 0, owed: 0, partial: false };
 
 // scripted returns a settler whose attempts get the responses of a case, and the start of
 // each attempt.
@@ -132,7 +132,7 @@ function scripted(c) {
   const fetch = async (url, { body, signal, headers }) => {
     assert.equal(url, "https://tidegate.example/prod/api/v1/reservations/settle");
     assert.equal(headers.Authorization, "Bearer machine");
-    assert.deepEqual(JSON.parse(body), { reservation: "tgr_x", cost: 7 });
+    assert.deepEqual(JSON.parse(body), { reservation: "tgr_x", cost: c.cost ?? 7 });
     attempts.push(Date.now());
     assert.ok(attempts.length <= c.answers.length, `attempt ${attempts.length}`);
     const { fault, status, retryAfter, body: text } = c.answers[attempts.length - 1];
@@ -155,7 +155,7 @@ async function settled(c) {
   mock.timers.enable({ apis: ["setTimeout", "Date"], now: Date.UTC(2000, 0, 1) });
   try {
     let result;
-    settler.settle("tgr_x", 7).then((value) => (result = { value }), (error) => (result = { error }));
+    settler.settle("tgr_x", c.cost ?? 7).then((value) => (result = { value }), (error) => (result = { error }));
     for (let turns = 0; !result && turns < 100_000; turns++) {
       await new Promise((turn) => setImmediate(turn));
       if (turns % 5 === 4 && !result) mock.timers.tick(10);

@@ -204,7 +204,7 @@ class Settlements(unittest.TestCase):
         def post(url, fields, body, timeout):
             self.assertEqual(url, "https://tidegate.example/prod/api/v1/reservations/settle")
             self.assertEqual(fields["Authorization"], "Bearer machine")
-            self.assertEqual(json.loads(body), {"reservation": "tgr_x", "cost": 7})
+            self.assertEqual(json.loads(body), {"reservation": "tgr_x", "cost": case.get("cost", 7)})
             attempts.append(clock.now)
             self.assertLessEqual(len(attempts), len(case["answers"]))
             answer = case["answers"][len(attempts) - 1]
@@ -222,7 +222,7 @@ class Settlements(unittest.TestCase):
         settler = tidegate.Settler("https://tidegate.example/prod/", "machine")
         with mock.patch.object(tidegate, "time", clock), mock.patch.object(tidegate, "_post", post):
             try:
-                return settler.settle("tgr_x", 7), attempts
+                return settler.settle("tgr_x", case.get("cost", 7)), attempts
             except (tidegate.SettleError, OSError, ValueError) as error:
                 return error, attempts
 

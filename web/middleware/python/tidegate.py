@@ -130,9 +130,9 @@ class Call:
     def settle(self, cost):
         """Charges the actual cost of the request, and returns the Settlement.
 
-        It refunds the unused part of the reservation, and charges any cost above it.
-        Without a reservation it does nothing. It blocks: async code calls it by
-        asyncio.to_thread.
+        The cost is a number, or a dict of a number for each unit. settle refunds the
+        unused part of the reservation, and charges any cost above it. Without a
+        reservation it does nothing. It blocks: async code calls it by asyncio.to_thread.
         """
         if not self.reservation:
             return Settlement()
@@ -321,10 +321,8 @@ def _with_fields(answer, fields, event):
 class Settlement:
     """The result of settling a reservation."""
 
-    reserved: int = 0  # taken before the call
-    actual: int = 0  # actually used
-    settle_max: int = 0  # the maximum charge of shared limits
-    above_max: int = 0  # the part of actual above settle_max, which only own limits are charged
+    reserved: int | dict = 0  # taken before the call; a dict of a number for each unit
+    actual: int | dict = 0  # actually used
     owed: int = 0  # what a limit counts above its number; it denies until it has drained
     partial: bool = False  # a part of the refund is still counted
 
@@ -406,8 +404,7 @@ class Settler:
             raise SettleError(status, _detail(text), _retry_after(answered.get("Retry-After")))
         settled = json.loads(text)
         return Settlement(
-            settled.get("reserved", 0), settled.get("actual", 0),
-            settled.get("settleMax", 0), settled.get("aboveMax", 0), settled.get("owed", 0),
+            settled.get("reserved", 0), settled.get("actual", 0), settled.get("owed", 0),
             settled.get("partial", False))
 
 
