@@ -83,7 +83,7 @@ type Settlement struct {
 // settled was taken, or if the text is longer than MaxSettlement.
 func (r *round) settlement() string {
 	s := sealed{mark: r.mark, expires: r.Result.Now.Add(r.c.SettlementExpiry), subject: r.Result.ID,
-		route: r.Result.Route, plan: r.call.Plan}
+		route: r.Result.Route, plan: r.Result.Plan}
 	for _, t := range r.taken {
 		if t.subject != r.Result.ID && !isGroup(t.subject) {
 			continue // the estimate stays
