@@ -14,6 +14,7 @@ import (
 
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
 	"tidegate/internal/store/keyspace"
@@ -38,14 +39,16 @@ func TestOneEventForEachCrossing(t *testing.T) {
 
 func crossConcurrently(t *testing.T, algorithm limiter.Algorithm, global int64, percents ...int) {
 	const environments, callers = 8, 64
+	third := notifying(900, algorithm, 10)
+	third.Window -= 24 * time.Hour // a plan has one token bucket of a window
 	w := newWorld(t, func(s *policy.Set) {
-		s.Plans = []policy.Plan{{Name: "free", Limits: []limiter.Limit{
+		s.Plans = []policy.Plan{{Name: "free", Limits: []limits.Limit{
 			notifying(400, algorithm, 50, 80, 100), {Requests: 1000, Window: time.Hour},
-			notifying(900, algorithm, 10)}}}
-		s.Global.Limits = []limiter.Limit{notifying(global, algorithm, percents...)}
-		s.Routes = []policy.Route{{Name: "expensive", Cost: 7, Pattern: route.Pattern{Path: "/expensive"},
-			PerKey: []limiter.Limit{notifying(350, algorithm, 80)},
-			Shared: []limiter.Limit{notifying(5000, algorithm, 1)}}}
+			third}}}
+		s.Limits = []limits.Limit{of(notifying(global, algorithm, percents...), limits.Together, ""),
+			of(notifying(350, algorithm, 80), limits.EachCaller, "expensive"),
+			of(notifying(5000, algorithm, 1), limits.Together, "expensive")}
+		s.Routes = []limits.Route{chat("expensive", "/expensive", 7)}
 	})
 	keys := [3]enforce.Call{w.key(t, "free"), w.key(t, "free"), w.key(t, "free")}
 	var own, routed [3]atomic.Int64
@@ -64,7 +67,7 @@ func crossConcurrently(t *testing.T, algorithm limiter.Algorithm, global int64, 
 					call.Route.Path = "/expensive"
 				}
 				result := envs[i%environments].call(t, call, false)
-				if result.Allowed && result.Rule == "expensive" {
+				if result.Allowed && result.Route == "expensive" {
 					routed[which].Add(7)
 				}
 				if result.Allowed {
@@ -75,10 +78,10 @@ func crossConcurrently(t *testing.T, algorithm limiter.Algorithm, global int64, 
 	}
 	running.Wait()
 	want := map[string]int{}
-	expect := func(scope, subject string, used, limit int64, percents ...int) {
+	expect := func(who string, used, limit int64, percents ...int) {
 		for _, p := range percents {
 			if 100*used >= limit*int64(p) {
-				want[fmt.Sprint(scope, " ", subject, " ", p)]++
+				want[fmt.Sprint(who, " ", p)]++
 			}
 		}
 	}
@@ -86,13 +89,13 @@ func crossConcurrently(t *testing.T, algorithm limiter.Algorithm, global int64, 
 	for i := range keys {
 		k := &keys[i]
 		n := own[i].Load()
-		expect("key", k.Subject, n, 400, 50, 80, 100)
-		expect("key", k.Subject, n, 900, 10)
-		expect("route", k.Subject, routed[i].Load(), 350, 80)
+		expect("each caller "+k.Subject, n, 400, 50, 80, 100)
+		expect("each caller "+k.Subject, n, 900, 10)
+		expect("each caller on expensive "+k.Subject, routed[i].Load(), 350, 80)
 		all, onRoute = all+n, onRoute+routed[i].Load()
 	}
-	expect("global", policy.GlobalID, all, global, percents...)
-	expect("route-all", policy.RouteID("expensive"), onRoute, 5000, 1)
+	expect("together", all, global, percents...)
+	expect("together on expensive", onRoute, 5000, 1)
 	got := w.lines.events(t)
 	if len(want) < 8 {
 		t.Fatalf("got %d reached thresholds, want at least 8 for a useful test", len(want))
@@ -117,7 +120,7 @@ func crossConcurrently(t *testing.T, algorithm limiter.Algorithm, global int64, 
 // An environment that dies before it reports loses only the events of its last call.
 func TestDyingEnvironments(t *testing.T) {
 	w := newWorld(t, func(s *policy.Set) {
-		s.Plans = []policy.Plan{{Name: "free", Limits: []limiter.Limit{
+		s.Plans = []policy.Plan{{Name: "free", Limits: []limits.Limit{
 			notifying(100, limiter.FixedWindow, 20, 40, 60, 80, 100)}}}
 	})
 	for range 8 {
@@ -135,7 +138,7 @@ func TestDyingEnvironments(t *testing.T) {
 		}
 		reported := 0
 		for _, p := range []int{20, 40, 60, 80, 100} {
-			n := w.lines.events(t)[fmt.Sprint("key ", call.Subject, " ", p)]
+			n := w.lines.events(t)[fmt.Sprint("each caller ", call.Subject, " ", p)]
 			if n > 1 {
 				t.Errorf("%d %%: got %d reports, want at most 1", p, n)
 			}
@@ -151,10 +154,9 @@ func TestDyingEnvironments(t *testing.T) {
 // environments together. After an edit of the limit it is reported again.
 func TestHoveringIsReportedOnce(t *testing.T) {
 	w := newWorld(t, func(*policy.Set) {})
-	limit := limiter.Limit{Requests: 100, Window: time.Hour, Notify: limiter.NewThresholds([]int{80})}
+	limit := limits.Limit{Requests: 100, Window: time.Hour, Notify: []int{80}}
 	noon := time.Now().UTC()
-	x := enforce.Crossing{Usage: limiter.Usage{Limit: limit, Remaining: 20, Reset: time.Hour}, Scope: "key",
-		Subject: "acme", Percent: 80}
+	x := enforce.Crossing{Limit: limit, Used: 80, Reset: time.Hour, Subject: "acme", Percent: 80}
 	report := func(e *environment, at time.Time) {
 		x.At = at
 		e.log.Note(Call{KeyID: "acme", Kind: policy.APIKey}, []enforce.Crossing{x})
@@ -164,13 +166,13 @@ func TestHoveringIsReportedOnce(t *testing.T) {
 	for minute := range 59 {
 		report(envs[minute%2], noon.Add(time.Duration(minute)*time.Minute))
 	}
-	if got := w.lines.events(t)["key acme 80"]; got != 1 {
+	if got := w.lines.events(t)["each caller acme 80"]; got != 1 {
 		t.Errorf("got %d reports within the window, want 1", got)
 	}
 	x.Limit.Requests = 200 // an edit of the limit
-	x.Remaining = 40
+	x.Used = 160
 	report(envs[0], noon)
-	if got := w.lines.events(t)["key acme 80"]; got != 2 {
+	if got := w.lines.events(t)["each caller acme 80"]; got != 2 {
 		t.Errorf("got %d reports after an edit, want 2", got)
 	}
 }
@@ -179,71 +181,53 @@ func TestHoveringIsReportedOnce(t *testing.T) {
 func TestWithoutValkey(t *testing.T) {
 	w := newWorld(t, func(*policy.Set) {})
 	e := w.environment(t)
-	x := enforce.Crossing{Usage: limiter.Usage{Limit: notifying(10, limiter.Log, 100),
-		Reset: time.Hour},
-		Scope: "key", Subject: "acme", Percent: 100, At: time.Now()}
+	x := enforce.Crossing{Limit: notifying(10, limiter.Log, 100), Used: 10, Reset: time.Hour, Subject: "acme",
+		Percent: 100, At: time.Now()}
 	for range 3 {
 		e.log.Note(Call{KeyID: "acme", Kind: policy.APIKey}, []enforce.Crossing{x})
 		e.log.Send(t.Context(), nil)
 	}
-	if got := w.lines.events(t)["key acme 100"]; got != 1 {
+	if got := w.lines.events(t)["each caller acme 100"]; got != 1 {
 		t.Errorf("got %d reports, want 1", got)
 	}
 }
 
-// Reservations, and settlements that raise a cost, cross thresholds. A settlement that
-// gives back crosses none.
-func TestReservationsCross(t *testing.T) {
+// Calls, and settlements that raise a cost, cross thresholds: a settlement those of the
+// caller and, up to ten times the estimate, of its group. One that gives back crosses none.
+func TestSettlementsCross(t *testing.T) {
 	w := newWorld(t, func(s *policy.Set) {
-		s.Plans = []policy.Plan{{Name: "free", Limits: []limiter.Limit{
-			{Requests: 5000, Window: time.Hour}, notifying(1000, limiter.Log, 10, 50, 80)},
-			PerGroup: []limiter.Limit{notifying(1000, limiter.Log, 45)}}}
-		s.Global.Limits = []limiter.Limit{notifying(2000, limiter.FixedWindow, 4, 10)}
-		s.Routes = []policy.Route{{Name: "chat", Cost: 1, Settle: true, SettleMax: 400,
-			Pattern: route.Pattern{Path: "/chat"},
-			PerKey:  []limiter.Limit{notifying(900, limiter.Counter, 50)}}}
+		s.Plans = []policy.Plan{{Name: "free", Limits: []limits.Limit{
+			{Requests: 5000, Window: time.Hour}, notifying(1000, limiter.Log, 10, 50, 80),
+			of(notifying(1000, limiter.Log, 45), limits.EachGroup, ""),
+			of(notifying(900, limiter.Counter, 50), limits.EachCaller, "chat")}}}
+		s.Limits = []limits.Limit{of(notifying(2000, limiter.FixedWindow, 4, 10), limits.Together, "")}
+		s.Routes = []limits.Route{chat("chat", "/chat", 40)}
 	})
 	call := w.key(t, "free")
+	call.Route.Path = "/chat"
 	e := w.environment(t)
 	store := NewStore(w.client, slog.New(telemetry.NewHandler(&w.lines, slog.LevelError)))
 	want := map[string]int{}
-	wantCrossed := func(step string, thresholds ...string) {
+	step := func(actual int64, thresholds ...string) {
 		t.Helper()
+		result := e.call(t, call, false)
+		s, err := e.checker.Settle(t.Context(), result.Settlement, map[string]int64{limits.Cost: actual})
+		if err != nil || s.Name != "Acme" || s.Plan != "free" || s.Route != "chat" {
+			t.Fatalf("settle %d: got %+v, %v; want Acme, free, chat", actual, s, err)
+		}
+		store.Report(t.Context(), SettlementOf(&s), s.Crossings)
 		for _, threshold := range thresholds {
 			want[threshold]++
 		}
 		if got := w.lines.events(t); !maps.Equal(got, want) {
-			t.Errorf("%s: got %v, want %v", step, got, want)
+			t.Errorf("%d: got %v, want %v", actual, got, want)
 		}
 	}
-	reserve := func(cost int64) string {
-		t.Helper()
-		result, err := e.checker.Reserve(t.Context(), call.Subject, "chat", cost)
-		if err != nil || !result.Allowed {
-			t.Fatalf("reserve %d: got %+v, %v; want it allowed", cost, result, err)
-		}
-		store.Report(t.Context(), ResultOf(&result, policy.APIKey), result.Crossings)
-		return result.Reservation
-	}
-	settle := func(reservation string, actual int64) {
-		t.Helper()
-		s, err := e.checker.Settle(t.Context(), reservation, actual)
-		if err != nil || s.Name != "Acme" || s.Plan != "free" || s.Rule != "chat" {
-			t.Fatalf("settle %d: got %+v, %v; want Acme, free, chat", actual, s, err)
-		}
-		store.Report(t.Context(), SettlementOf(&s), s.Crossings)
-	}
-	own := "key " + call.Subject
-	first := reserve(99)
-	wantCrossed("99 reserved", "global global 4")
-	settle(first, 10)
-	wantCrossed("10 used")
-	second := reserve(99)
-	wantCrossed("109 reserved", own+" 10")
-	settle(second, 500) // shared limits are charged 400 at most
-	wantCrossed("510 used", own+" 50", "route "+call.Subject+" 50", "global global 10")
-	settle(reserve(390), 0)
-	wantCrossed("900 reserved and given back", own+" 80", "group "+policy.GroupID("acme")+" 45")
+	own, group := "each caller "+call.Subject, "each group "+policy.GroupID("acme")
+	step(10)
+	step(500, own+" 10", own+" 50", "each caller on chat "+call.Subject+" 50", "together 4")
+	step(10, group+" 45")
+	step(300, own+" 80")
 }
 
 // After a reset of a key its thresholds are reported again, also by an environment that
@@ -251,18 +235,18 @@ func TestReservationsCross(t *testing.T) {
 func TestResetsReportAgain(t *testing.T) {
 	w := newWorld(t, func(s *policy.Set) {
 		s.Plans = []policy.Plan{{Name: "free",
-			Limits: []limiter.Limit{notifying(10, limiter.FixedWindow, 50)}}}
-		s.Routes = []policy.Route{{Name: "orders", Cost: 1, Pattern: route.Pattern{Path: "/orders"},
-			PerKey: []limiter.Limit{notifying(10, limiter.FixedWindow, 50)}}}
+			Limits: []limits.Limit{notifying(10, limiter.FixedWindow, 50),
+				of(notifying(10, limiter.FixedWindow, 50), limits.EachCaller, "orders")}}}
+		s.Routes = []limits.Route{{Name: "orders", Match: []route.Pattern{{Path: "/orders"}}}}
 	})
 	call, e := w.key(t, "free"), w.environment(t)
 	for want := 1; want <= 2; want++ {
 		for range 10 {
 			e.call(t, call, false)
 		}
-		for _, scope := range []string{"key ", "route "} {
-			if got := w.lines.events(t)[scope+call.Subject+" 50"]; got != want {
-				t.Errorf("after %d resets: got %d reports of the %slimit, want %d", want-1, got, scope, want)
+		for _, who := range []string{"each caller ", "each caller on orders "} {
+			if got := w.lines.events(t)[who+call.Subject+" 50"]; got != want {
+				t.Errorf("after %d resets: got %d reports of %s, want %d", want-1, got, who, want)
 			}
 		}
 		if _, err := w.Reset(t.Context(), call.Subject, byTest); err != nil {
@@ -276,8 +260,8 @@ func TestResetsReportAgain(t *testing.T) {
 func TestFloodOfUnregisteredCallers(t *testing.T) {
 	w := newWorld(t, func(*policy.Set) {})
 	e := w.environment(t)
-	x := enforce.Crossing{Usage: limiter.Usage{Limit: notifying(10, limiter.Log, 100), Reset: time.Hour},
-		Scope: "key", Percent: 100, At: time.Now()}
+	x := enforce.Crossing{Limit: notifying(10, limiter.Log, 100), Used: 10, Reset: time.Hour,
+		Percent: 100, At: time.Now()}
 	b, sent := keyspace.BucketOf("acme"), 0
 	report := func(subject string, kind policy.Kind) {
 		x.Subject = subject
@@ -300,7 +284,7 @@ func TestFloodOfUnregisteredCallers(t *testing.T) {
 	}
 	report(token, policy.Token)
 	got := w.lines.events(t)
-	if len(got) != 1+32+1+1 || got["key acme 100"] != 1 || got["key made-up 100"] != 1 {
+	if len(got) != 1+32+1+1 || got["each caller acme 100"] != 1 || got["each caller made-up 100"] != 1 {
 		t.Errorf("got %d events, want 32 of addresses, 1 of a token and 2 of API keys", len(got))
 	}
 	for _, id := range []string{"acme", "made-up", token} {
@@ -313,7 +297,7 @@ func TestFloodOfUnregisteredCallers(t *testing.T) {
 		}
 	}
 	for i := range 200 {
-		x.Limit.Requests = int64(1000 + i)
+		x.Limit.Requests, x.Used = int64(1000+i), int64(1000+i)
 		report("acme", policy.APIKey)
 	}
 	list, err := w.store().List(t.Context(), Query{Count: MaxPage})
@@ -326,17 +310,18 @@ func TestFloodOfUnregisteredCallers(t *testing.T) {
 func TestSettlementOfAnAddress(t *testing.T) {
 	w := newWorld(t, func(s *policy.Set) {
 		s.AddressPlan = "free"
-		s.Plans = []policy.Plan{{Name: "free", Limits: []limiter.Limit{notifying(1000, limiter.Log, 50)}}}
-		s.Routes = []policy.Route{{Name: "chat", Cost: 1, Settle: true, SettleMax: 900}}
+		s.Plans = []policy.Plan{{Name: "free", Limits: []limits.Limit{notifying(1000, limiter.Log, 50)}}}
+		s.Routes = []limits.Route{chat("chat", "/chat", 1)}
 	})
-	call := enforce.Call{Kind: policy.Address, Subject: "BAAAAAAAAAAAAAAAAAAAAA"}
+	call := enforce.Call{Kind: policy.Address, Subject: "BAAAAAAAAAAAAAAAAAAAAA",
+		Route: route.Call{Method: "POST", Path: "/chat"}}
 	e := w.environment(t)
 	result := e.call(t, call, false)
-	s, err := e.checker.Settle(t.Context(), result.Reservation, 600)
+	s, err := e.checker.Settle(t.Context(), result.Settlement, map[string]int64{limits.Cost: 600})
 	if err != nil || len(s.Crossings) != 1 {
 		t.Fatalf("got %+v, %v; want one threshold crossed", s, err)
 	}
-	if got := SettlementOf(&s).class(policy.ScopeKey); got != "u" {
+	if got := SettlementOf(&s).class(limits.EachCaller); got != "u" {
 		t.Errorf("got class %s, want u", got)
 	}
 }
@@ -353,9 +338,9 @@ func TestReportsOfManyCallers(t *testing.T) {
 	}
 	began := time.Now().Add(-time.Hour).Truncate(time.Millisecond)
 	report := func(subject string, requests int64) {
-		e.log.Note(Call{KeyID: subject, Kind: policy.APIKey}, []enforce.Crossing{{Usage: limiter.Usage{
-			Limit: notifying(requests, limiter.Log, 100), Reset: time.Hour}, Scope: policy.ScopeKey,
-			Subject: subject, Percent: 100, At: began.Add(time.Duration(requests) * time.Second)}})
+		e.log.Note(Call{KeyID: subject, Kind: policy.APIKey}, []enforce.Crossing{{
+			Limit: notifying(requests, limiter.Log, 100), Used: requests, Reset: time.Hour, Subject: subject,
+			Percent: 100, At: began.Add(time.Duration(requests) * time.Second)}})
 		e.log.Send(t.Context(), e.client)
 	}
 	report(quiet, 1)
@@ -383,8 +368,8 @@ func TestPages(t *testing.T) {
 	e := w.environment(t)
 	now := time.Now().Truncate(time.Millisecond)
 	for i := range 60 {
-		x := enforce.Crossing{Usage: limiter.Usage{Limit: notifying(int64(100+i), limiter.Log, 100),
-			Reset: time.Hour}, Scope: "key", Subject: fmt.Sprint("caller", i%7), Percent: 100,
+		x := enforce.Crossing{Limit: notifying(int64(100+i), limiter.Log, 100), Used: int64(100 + i),
+			Reset: time.Hour, Subject: fmt.Sprint("caller", i%7), Percent: 100,
 			At: now.Add(-time.Duration(i/9) * time.Millisecond)}
 		e.log.Note(Call{KeyID: x.Subject, Kind: policy.APIKey}, []enforce.Crossing{x})
 	}

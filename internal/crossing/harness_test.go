@@ -14,6 +14,7 @@ import (
 	"tidegate/internal/audit"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/route"
@@ -94,15 +95,16 @@ func (e *environment) call(t *testing.T, call enforce.Call, dies bool) enforce.R
 // lines collects the lines of a log. It is safe for concurrent use.
 type lines struct{ waiting.Buffer }
 
-// events returns how often each threshold was reported, by scope, subject and percent.
+// events returns how often each threshold was reported: by who, the route that the limit is
+// on, the subject of a limit that is not together, and the percentage.
 func (l *lines) events(t *testing.T) map[string]int {
 	t.Helper()
 	found := map[string]int{}
 	for line := range strings.Lines(l.String()) {
 		var e struct {
-			Msg, Event, Scope, Subject string
-			Threshold                  int
-			Used, Max                  int64
+			Msg, Event, Who, Subject, Limit string
+			Threshold                       int
+			Used, Max                       int64
 		}
 		err := json.Unmarshal([]byte(line), &e)
 		if e.Msg == unlisted {
@@ -114,12 +116,30 @@ func (l *lines) events(t *testing.T) map[string]int {
 		if 100*e.Used < e.Max*int64(e.Threshold) || e.Used > e.Max {
 			t.Errorf("got a use below the threshold or above the limit: %s", line)
 		}
-		found[fmt.Sprint(e.Scope, " ", e.Subject, " ", e.Threshold)]++
+		if _, on, found := strings.Cut(e.Limit, " on "); found {
+			name, _, _ := strings.Cut(on, " ")
+			e.Who += " on " + name
+		}
+		if !strings.HasPrefix(e.Who, "together") {
+			e.Who += " " + e.Subject
+		}
+		found[fmt.Sprint(e.Who, " ", e.Threshold)]++
 	}
 	return found
 }
 
-func notifying(requests int64, algorithm limiter.Algorithm, percents ...int) limiter.Limit {
-	return limiter.Limit{Requests: requests, Window: 366 * 24 * time.Hour, Algorithm: algorithm,
-		Notify: limiter.NewThresholds(percents)}
+func notifying(requests int64, algorithm limiter.Algorithm, percents ...int) limits.Limit {
+	return limits.Limit{Requests: requests, Window: 366 * 24 * time.Hour, Algorithm: algorithm, Notify: percents}
+}
+
+// of returns a limit for another who, on a route or on every call.
+func of(l limits.Limit, who limits.Who, on string) limits.Limit {
+	l.Who, l.On = who, on
+	return l
+}
+
+// chat is a route whose backend settles the cost.
+func chat(name, path string, cost int64) limits.Route {
+	return limits.Route{Name: name, Match: []route.Pattern{{Path: path}}, Settle: true,
+		Cost: limits.Costs{Units: map[string]int64{limits.Cost: cost}}}
 }
