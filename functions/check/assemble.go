@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime/debug"
 	"time"
 
 	"tidegate/functions/check/authorizer"
+	"tidegate/functions/check/direct"
 	"tidegate/functions/check/identity"
 	"tidegate/internal/telemetry"
 )
@@ -15,6 +18,7 @@ import (
 // assembled is the function, ready to handle events.
 type assembled struct {
 	*authorizer.Authorizer
+	direct  *direct.Handler // nil unless DIRECT_CALLS is on
 	checker *checker
 	metrics *callMetrics
 	log     *slog.Logger
@@ -42,8 +46,26 @@ func assemble(variables []string, out io.Writer) (*assembled, error) {
 	go identities.Warm(context.Background())
 	a.Authorizer = authorizer.New(a.checker, identities, c.answers(), log)
 	a.Refused = a.checker.Refused
+	if c.DirectCalls == "on" {
+		a.direct = &direct.Handler{Checker: a.checker, Identities: identities, Refused: a.checker.Refused}
+	}
 	go a.Warm()
 	return a, nil
+}
+
+// Invoke answers an event of API Gateway or a direct call.
+func (a *assembled) Invoke(ctx context.Context, raw []byte) (response []byte, err error) {
+	if a.direct == nil || !direct.Is(raw) {
+		return a.Authorizer.Invoke(ctx, raw)
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			a.log.ErrorContext(ctx, "direct call panicked", "panic", fmt.Sprintf("%T", r), "stack",
+				string(debug.Stack()))
+			response, err = nil, errors.New("the call cannot be answered")
+		}
+	}()
+	return a.direct.Invoke(ctx, raw)
 }
 
 // end writes the last metrics and sends the last usage records.

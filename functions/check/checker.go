@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"tidegate/internal/crossing"
 	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
@@ -53,6 +54,16 @@ func (c *checker) Check(ctx context.Context, call enforce.Call) (enforce.Result,
 	}
 	c.logFailure(ctx, call, err)
 	return result, err
+}
+
+// Settle settles a call. It takes at most 3/2 of VALKEY_TIMEOUT, plus
+// VALKEY_CONNECT_TIMEOUT while it waits for a connection.
+func (c *checker) Settle(ctx context.Context, text string, actual map[string]int64) (enforce.Settlement, error) {
+	s, err := c.connector.Settle(ctx, text, actual)
+	if err == nil {
+		c.metrics.crossings.Note(crossing.SettlementOf(&s), s.Crossings)
+	}
+	return s, err
 }
 
 // logFailure logs that the check of a call failed, once a minute for each caller. Other

@@ -56,8 +56,9 @@ type settings struct {
 	// `true` accepts [keys of another system](identities.md#foreign-key-values); must be
 	// the same in both.
 	ForeignKeys bool `env:"FOREIGN_KEYS" envDefault:"false"`
-	// How long a reservation can be settled, 1s to 24h; admin uses it for those of `POST
-	// /api/v1/reservations`.
+	// `on` answers [direct calls](direct.md) by whom IAM lets invoke the function.
+	DirectCalls string `env:"DIRECT_CALLS" envDefault:"off"`
+	// How long a reservation can be settled, 1s to 24h.
 	ReservationLease time.Duration `env:"RESERVATION_LEASE" envDefault:"10m"`
 
 	identity.Variables
@@ -75,6 +76,9 @@ func readConfig(variables []string) (settings, error) {
 	}
 	if c.Denial != authorizer.Deny && c.Denial != authorizer.InContext {
 		problems.Add("HTTP_API_DENY", fmt.Sprintf("is %q: must be deny or context", c.Denial))
+	}
+	if c.DirectCalls != "on" && c.DirectCalls != "off" {
+		problems.Add("DIRECT_CALLS", fmt.Sprintf("is %q: must be on or off", c.DirectCalls))
 	}
 	if err := store.CheckURL(c.ValkeyURL); err != nil {
 		problems.Add("VALKEY_URL", "cannot be used: "+err.Error())

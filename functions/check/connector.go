@@ -74,6 +74,17 @@ func (c *connector) Check(ctx context.Context, call enforce.Call) (enforce.Resul
 	return result, err
 }
 
+// Settle connects if necessary, and settles a call.
+func (c *connector) Settle(ctx context.Context, text string, actual map[string]int64) (enforce.Settlement, error) {
+	ctx, cancel := store.WithTimeouts(ctx, c.limit(), c.config.ValkeyConnectTimeout)
+	defer cancel()
+	if err := c.await(ctx); err != nil {
+		return enforce.Settlement{}, err
+	}
+	defer c.touch()
+	return c.checker.Settle(ctx, text, actual)
+}
+
 // piggyback returns the records of usage that are due, or nil.
 func (c *connector) piggyback() *enforce.Piggyback {
 	batch := c.usage.Batch(c.now())

@@ -14,9 +14,15 @@ type Call struct {
 	Subject string        // id of the caller; for Kind APIKey the id in Secret
 	Secret  apikey.Secret // for Kind APIKey only
 	Plan    string        // plan named by the token, for Kind Token; may be empty
+	Group   string        // group named by a direct call, for Kind Token; may be empty
 	Address netip.Addr    // client's address, for the address lists; invalid if unknown
 	Network netip.Prefix  // client's address as limits of each address count it; invalid if unknown
 	Route   route.Call
+
+	// Costs are what a direct call says that it costs, by unit, in place of the routes'; nil
+	// for none. Settle says that it will be settled, whatever the routes say.
+	Costs  map[string]int64
+	Settle bool
 
 	Resource string // resource matched by API Gateway, such as /orders/{id}; for records only
 	Request  string // API Gateway's request id; for records only

@@ -127,6 +127,7 @@ func (k *caller) learnAllowed(r recent) {
 type standing struct {
 	set       *compiled
 	named     string // plan that the call names
+	group     string // that the call names
 	proof     [sha256.Size]byte
 	refused   *policy.RefusedError // why the caller may not call; nil if it may
 	oldSecret bool
@@ -144,12 +145,16 @@ type standing struct {
 
 // stand returns the standing of a call's caller.
 func (k *caller) stand(set *compiled, call Call, proof [sha256.Size]byte) *standing {
-	if s := k.last.Load(); s != nil && s.set == set && s.named == call.Plan && s.proof == proof {
+	if s := k.last.Load(); s != nil && s.set == set && s.named == call.Plan && s.group == call.Group &&
+		s.proof == proof {
 		return s
 	}
-	s := &standing{set: set, named: call.Plan, proof: proof, key: k.key}
+	s := &standing{set: set, named: call.Plan, group: call.Group, proof: proof, key: k.key}
 	if s.key.Version == 0 { // no record
 		s.key.ID, s.key.Kind, s.key.Status = call.Subject, call.Kind, policy.Active
+	}
+	if s.key.Kind != policy.APIKey {
+		s.key.Group = call.Group
 	}
 	k.judge(s, call)
 	k.last.Store(s)

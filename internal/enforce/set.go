@@ -225,6 +225,12 @@ func (c *Checker) Problem() error {
 	return nil
 }
 
+// Reasons why a caller without a record has no plan.
+const (
+	NoSuchPlan = "the plan that the call names does not exist"
+	NoPlan     = "the call names no plan, and the policy has no tokenPlan"
+)
+
 // planOf returns the plan of a caller: of its record, or else the one for callers without
 // one. named is the plan that the call names.
 func (c *compiled) planOf(k *policy.Key, named string) (policy.Plan, *policy.RefusedError) {
@@ -235,12 +241,12 @@ func (c *compiled) planOf(k *policy.Key, named string) (policy.Plan, *policy.Ref
 		return policy.Plan{}, &policy.RefusedError{Cause: cause.Access, Verified: true,
 			Reason: "the plan " + strconv.Itoa(k.PlanNumber) + " of the key does not exist"}
 	}
-	name, reason := named, "the plan that the token names does not exist"
+	name, reason := named, NoSuchPlan
 	switch {
 	case k.Kind == policy.Address:
 		name, reason = c.AddressPlan, "the policy has no addressPlan"
 	case named == "":
-		name, reason = c.TokenPlan, "the token names no plan, and the policy has no tokenPlan"
+		name, reason = c.TokenPlan, NoPlan
 	}
 	if p, found := c.Plan(name); found {
 		return p, nil

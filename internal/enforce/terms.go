@@ -102,6 +102,7 @@ func (c *Checker) terms(set *compiled, k *caller, call Call, proof [sha256.Size]
 		return nil, s.problem
 	}
 	found, err := s.router.Find(call.Route)
+	found.Given, found.Settled = call.Costs, call.Settle
 	if err != nil {
 		t.Refused = &policy.RefusedError{Cause: cause.Malformed, Reason: ambiguous}
 	} else {

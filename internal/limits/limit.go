@@ -158,7 +158,7 @@ func (l Limit) Errors() []FieldError {
 		add("algorithm", "is %d: must be one of %s", l.Algorithm, algorithmWords())
 	}
 	if l.Unit != Cost && l.Unit != Calls {
-		if problem := unitProblem(l.Unit); problem != "" {
+		if problem := UnitProblem(l.Unit); problem != "" {
 			add("unit", "%s", problem)
 		}
 	}

@@ -138,7 +138,7 @@ func parseUnit(word, rest string) (string, error) {
 		return "", fmt.Errorf("counts %q: write %q, which counts each call as 1, "+
 			"or %q, which counts its cost", word, number+" calls "+window, rest)
 	}
-	if problem := unitProblem(word); problem != "" {
+	if problem := UnitProblem(word); problem != "" {
 		return "", fmt.Errorf("the unit %s", problem)
 	}
 	return word, nil

@@ -152,7 +152,7 @@ func (c Costs) errors(field string) []FieldError {
 			at += "." + unit
 			if unit == Calls {
 				errs = append(errs, FieldError{at, "is always 1: leave it out"})
-			} else if problem := unitProblem(unit); problem != "" {
+			} else if problem := UnitProblem(unit); problem != "" {
 				errs = append(errs, FieldError{at, problem})
 			}
 		}
@@ -223,6 +223,11 @@ type Call struct {
 	// Route is the one that a backend is told: the one that says the cost, or else the most
 	// specific; empty for none.
 	Route string
+
+	// Given has costs by unit that whoever makes the call knows, in place of the routes'; nil
+	// for none. Settled says that they are settled, whatever the routes say.
+	Given   map[string]int64
+	Settled bool
 
 	router *Router
 	on     []route.Matched // by the router's own patterns; Index is -1 where none matches
@@ -309,11 +314,16 @@ func (c *Call) Cost(unit string) (cost int64, settles, has bool) {
 	if unit == Calls {
 		return 1, false, true
 	}
-	if m, ok := c.stating(unit); ok {
-		cost, _ := m.route.costs().of(unit)
-		return cost, m.route.Settle, true
+	m, stated := c.stating(unit)
+	settles = c.Settled || stated && m.route.Settle
+	if cost, given := c.Given[unit]; given {
+		return cost, settles, true
 	}
-	return 1, false, unit == Cost
+	if stated {
+		cost, _ := m.route.costs().of(unit)
+		return cost, settles, true
+	}
+	return 1, settles, unit == Cost
 }
 
 // CostFrom returns the name of the route that says what the call costs; empty for the
@@ -326,6 +336,9 @@ func (c *Call) CostFrom() string {
 // Settles reports whether a backend settles the call: whether one of the routes that say
 // what it costs does.
 func (c *Call) Settles() bool {
+	if c.Settled {
+		return true
+	}
 	for _, m := range c.Routes {
 		if !m.route.Settle {
 			continue

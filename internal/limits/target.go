@@ -42,8 +42,8 @@ func nameProblem(name string) string {
 var reserved = []string{"calls", "call", "requests", "request", "reqs", "req", "r", "cost", "per", "at", "a",
 	"an", "every", "calendar", "no"}
 
-// unitProblem returns the problem of the name of a unit that a route's cost has.
-func unitProblem(unit string) string {
+// UnitProblem returns the problem of the name of a unit that a route's cost has.
+func UnitProblem(unit string) string {
 	if slices.Contains(reserved, strings.ToLower(unit)) {
 		return fmt.Sprintf("is %.40q, which is a word of every limit: choose another name", unit)
 	}

@@ -109,6 +109,9 @@ func verdictOf(c enforce.Result) verdict {
 	return v
 }
 
+// Context returns what an authorizer adds for backends to a decided call.
+func Context(c enforce.Result) map[string]any { return verdictOf(c).context }
+
 // text adds a value unless it is empty: API Gateway leaves out a header whose value is
 // missing.
 func (v verdict) text(key, value string) {

@@ -199,12 +199,9 @@ func (r *Resolver) fromKey(request Request, id Identity) (Identity, error) {
 	if err != nil {
 		return id, err
 	}
-	secret, err := apikey.Parse(text)
-	if err != nil && r.config.Foreign {
-		secret, err = r.key.Foreign(text)
-	}
+	secret, err := r.Secret(text)
 	if err != nil {
-		return id, invalid("malformed API key")
+		return id, err
 	}
 	id.Kind, id.Subject, id.Display, id.Secret = Key, secret.ID(), secret.ID(), secret
 	return id, nil
@@ -234,6 +231,24 @@ func (r *Resolver) fromAddress(id Identity) (Identity, error) {
 	id.Kind, id.Subject, id.Display = IP, r.key.Address(id.Address), id.Address.String()
 	return id, nil
 }
+
+// Secret reads an API key, also one of another system where the operator allows these.
+func (r *Resolver) Secret(text string) (apikey.Secret, error) {
+	secret, err := apikey.Parse(text)
+	if err != nil && r.config.Foreign {
+		secret, err = r.key.Foreign(text)
+	}
+	if err != nil {
+		return apikey.Secret{}, invalid("malformed API key")
+	}
+	return secret, nil
+}
+
+// Token returns the subject of the caller with this name at a token issuer.
+func (r *Resolver) Token(issuer, name string) string { return r.key.Token(issuer, name) }
+
+// Network returns the prefix of an address whose clients share limits.
+func (r *Resolver) Network(a netip.Addr) netip.Prefix { return r.prefix(a) }
 
 // prefix returns the configured prefix of an address; the zero Prefix if the address is
 // not valid.
