@@ -20,8 +20,10 @@ type assembled struct {
 	*authorizer.Authorizer
 	direct  *direct.Handler // nil unless DIRECT_CALLS is on
 	checker *checker
-	metrics *callMetrics
-	log     *slog.Logger
+
+	identities *identity.Resolver
+	metrics    *callMetrics
+	log        *slog.Logger
 }
 
 // assemble reads the environment, NAME=value strings, and starts to connect. The first
@@ -41,16 +43,22 @@ func assemble(variables []string, out io.Writer) (*assembled, error) {
 	if err != nil {
 		return nil, fmt.Errorf("identities: %w", err)
 	}
-	a := &assembled{checker: newChecker(c, log, metrics, time.Now), metrics: metrics, log: log}
+	a := &assembled{checker: newChecker(c, log, metrics, time.Now), metrics: metrics, log: log,
+		identities: identities}
 	a.checker.start()
 	go identities.Warm(context.Background())
 	a.Authorizer = authorizer.New(a.checker, identities, c.answers(), log)
 	a.Refused = a.checker.Refused
 	if c.DirectCalls == "on" {
-		a.direct = &direct.Handler{Checker: a.checker, Identities: identities, Refused: a.checker.Refused}
+		a.direct = a.handler()
 	}
 	go a.Warm()
 	return a, nil
+}
+
+// handler returns a handler of direct calls.
+func (a *assembled) handler() *direct.Handler {
+	return &direct.Handler{Checker: a.checker, Identities: a.identities, Refused: a.checker.Refused}
 }
 
 // Invoke answers an event of API Gateway or a direct call.

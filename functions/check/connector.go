@@ -85,6 +85,16 @@ func (c *connector) Settle(ctx context.Context, text string, actual map[string]i
 	return c.checker.Settle(ctx, text, actual)
 }
 
+// healthy returns an error unless Valkey answers.
+func (c *connector) healthy(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.limit())
+	defer cancel()
+	if err := c.await(ctx); err != nil {
+		return err
+	}
+	return c.client.Do(ctx, c.client.B().Ping().Build()).Error()
+}
+
 // piggyback returns the records of usage that are due, or nil.
 func (c *connector) piggyback() *enforce.Piggyback {
 	batch := c.usage.Batch(c.now())

@@ -99,8 +99,8 @@ func Is(raw []byte) bool {
 	return json.Unmarshal(raw, &named) == nil && named.Tidegate != nil
 }
 
-// decode decodes a call. Its errors quote no value of a caller.
-func decode(raw []byte) (*request, error) {
+// decode decodes a call, of a kind unless that is empty. Its errors quote no credential.
+func decode(kind string, raw []byte) (*request, error) {
 	if len(raw) > maxBytes {
 		return nil, invalid("the call has %d bytes: must have at most %d", len(raw), maxBytes)
 	}
@@ -112,6 +112,12 @@ func decode(raw []byte) (*request, error) {
 	d.DisallowUnknownFields()
 	if err := d.Decode(r); err != nil {
 		return nil, decodeError(err)
+	}
+	if kind != "" && r.Tidegate == "" {
+		r.Tidegate = kind
+	}
+	if kind != "" && r.Tidegate != kind {
+		return nil, invalid("tidegate is %.20q: must be %s here, or left out", r.Tidegate, kind)
 	}
 	switch r.Tidegate {
 	case "check":

@@ -64,16 +64,7 @@ type Settled struct {
 // settlement, and store errors of one, are returned as they are. A check has no other error:
 // while Valkey is unavailable, the plan decides.
 func (h *Handler) Invoke(ctx context.Context, raw []byte) ([]byte, error) {
-	r, err := decode(raw)
-	if err != nil {
-		return nil, err
-	}
-	var response any
-	if r.Tidegate == "settle" {
-		response, err = h.settle(ctx, r)
-	} else {
-		response, err = h.check(ctx, r)
-	}
+	response, err := h.Call(ctx, "", raw)
 	if err != nil {
 		return nil, err
 	}
@@ -82,6 +73,19 @@ func (h *Handler) Invoke(ctx context.Context, raw []byte) ([]byte, error) {
 		return nil, fmt.Errorf("encode response: %w", err)
 	}
 	return body, nil
+}
+
+// Call answers a call as Invoke does, with a Response or a Settled. kind is check or settle
+// where the call need not say it; otherwise empty.
+func (h *Handler) Call(ctx context.Context, kind string, raw []byte) (any, error) {
+	r, err := decode(kind, raw)
+	switch {
+	case err != nil:
+		return nil, err
+	case r.Tidegate == "settle":
+		return h.settle(ctx, r)
+	}
+	return h.check(ctx, r)
 }
 
 func (h *Handler) check(ctx context.Context, r *request) (Response, error) {
