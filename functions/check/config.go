@@ -58,7 +58,7 @@ type settings struct {
 	ForeignKeys bool `env:"FOREIGN_KEYS" envDefault:"false"`
 	// `on` answers [direct calls](direct.md) by whom IAM lets invoke the function.
 	DirectCalls string `env:"DIRECT_CALLS" envDefault:"off"`
-	// How long a reservation can be settled, 1s to 24h.
+	// How long a call can be settled, 1s to 24h.
 	ReservationLease time.Duration `env:"RESERVATION_LEASE" envDefault:"10m"`
 
 	identity.Variables

@@ -6,6 +6,7 @@ package config
 var CheckVariables = []string{
 	"CALLER_CACHE",
 	"DENY_CACHE",
+	"DIRECT_CALLS",
 	"FOREIGN_KEYS",
 	"HTTP_API_DENY",
 	"HTTP_API_RESPONSE",
