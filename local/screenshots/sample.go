@@ -16,7 +16,7 @@ import (
 	"tidegate/internal/audit"
 	"tidegate/internal/cause"
 	"tidegate/internal/enforce"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/route"
@@ -39,8 +39,8 @@ func by(name, reason string) registry.Edit {
 	return registry.Edit{By: audit.Actor{Kind: "user", Name: name}, Reason: reason}
 }
 
-func per(n int64, window time.Duration) limiter.Limit {
-	return limiter.Limit{Requests: n, Window: window}
+func per(n int64, window time.Duration) limits.Limit {
+	return limits.Limit{Requests: n, Window: window}
 }
 
 // customers are keys with their calls per minute.
@@ -80,17 +80,19 @@ func (s *sample) policies(ctx context.Context) error {
 	shadow := per(40, 10*time.Second)
 	shadow.Shadow = true
 	set.Plans = []policy.Plan{
-		{Name: "free", Limits: []limiter.Limit{per(10, 10*time.Second), per(500, time.Hour)}},
-		{Name: "pro", Limits: []limiter.Limit{per(100, 10*time.Second), per(5000, time.Hour), shadow}},
-		{Name: "enterprise", Limits: []limiter.Limit{per(1000, 10*time.Second)},
+		{Name: "free", Limits: []limits.Limit{per(10, 10*time.Second), per(500, time.Hour)}},
+		{Name: "pro", Limits: []limits.Limit{per(100, 10*time.Second), per(5000, time.Hour), shadow}},
+		{Name: "enterprise", Limits: []limits.Limit{per(1000, 10*time.Second)},
 			Degraded: policy.Local, Share: 20},
 	}
-	set.Routes = []policy.Route{
-		{Name: "search", Pattern: route.Pattern{Method: "GET", Path: "/search"}, Cost: 5},
-		{Name: "orders", Pattern: route.Pattern{Path: "/orders/{proxy+}"}, Cost: 1,
-			PerKey: []limiter.Limit{per(200, time.Minute)}},
+	set.Routes = []limits.Route{
+		{Name: "search", Match: []route.Pattern{{Method: "GET", Path: "/search"}},
+			Cost: limits.Costs{Units: map[string]int64{limits.Cost: 5}}},
+		{Name: "orders", Match: []route.Pattern{{Path: "/orders"}, {Path: "/orders/{proxy+}"}}},
 	}
-	set.TokenPlan, set.PerIP = "free", policy.Scope{Limits: []limiter.Limit{per(600, time.Minute)}}
+	orders, address := per(200, time.Minute), per(600, time.Minute)
+	orders.On, orders.Who, address.Who = "orders", limits.EachCaller, limits.EachAddress
+	set.TokenPlan, set.Limits = "free", []limits.Limit{orders, address}
 	set.Deny = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
 	_, err = s.keys.SaveSet(ctx, *set, by("ada", "first plans"))
 	return err
@@ -115,11 +117,11 @@ func (s *sample) edits(ctx context.Context) error {
 		change                    func(*policy.Key)
 	}{
 		{"Fjord Travel", "key.override", "grace", "summer sale until the weekend", func(k *policy.Key) {
-			k.Override = &policy.Override{Limits: []limiter.Limit{per(250, 10*time.Second)}, Until: until,
+			k.Override = &policy.Override{Limits: []limits.Limit{per(250, 10*time.Second)}, Until: until,
 				Reason: "summer sale until the weekend"}
 		}},
 		{"Grove Health", "key.override", "ada", "measuring before we enforce", func(k *policy.Key) {
-			k.Override = &policy.Override{Limits: []limiter.Limit{per(20, 10*time.Second)},
+			k.Override = &policy.Override{Limits: []limits.Limit{per(20, 10*time.Second)},
 				Reason: "measuring before we enforce"}
 			k.Override.Limits[0].Shadow = true
 		}},
@@ -175,13 +177,13 @@ func (s *sample) calls(ctx context.Context) error {
 // denial returns the denial log's entry for a denied call.
 func (s *sample) denial(plan string) *denylog.Denial {
 	d := &denylog.Denial{
-		Cause: cause.Limit, Plan: plan, Limit: "10 per 10 s", Method: "GET", Path: "/orders/{id}",
+		Cause: cause.Limit, Plan: plan, Limit: "10 per 10 seconds", Method: "GET", Path: "/orders/{id}",
 		API: "a1b2c3d4e5", Stage: "prod", RetryAfter: time.Duration(1+s.random.IntN(9)) * time.Second,
 		Network: denylog.NetworkOf(netip.AddrFrom4([4]byte{203, 0, 113, byte(s.random.IntN(256))})),
 		Request: fmt.Sprintf("c6af9ac6-7b61-11e6-9a41-%012x", s.random.Int64N(1<<47)),
 	}
 	if s.random.IntN(3) == 0 {
-		d.Limit, d.Rule, d.Path = "200 per 1 min", "orders", "/orders"
+		d.Limit, d.Rule, d.Path = "200 per minute on orders", "orders", "/orders"
 	}
 	return d
 }

@@ -273,7 +273,7 @@ func (c settlementCase) settle(t *testing.T) (Settlement, []time.Time, error) {
 			costs[unit] = int64(cost.(float64))
 		}
 	}
-	got, err := s.Settle(t.Context(), "tgr_x", costs)
+	got, err := s.SettleUnits(t.Context(), "tgr_x", costs)
 	return got, attempts, err
 }
 

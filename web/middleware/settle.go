@@ -98,7 +98,7 @@ func SettleUnits(ctx context.Context, costs Costs) (Settlement, error) {
 	case !ok || c.settler == nil:
 		return Settlement{}, ErrNoSettler
 	}
-	return c.settler.Settle(ctx, c.decision.Reservation, costs)
+	return c.settler.SettleUnits(ctx, c.decision.Reservation, costs)
 }
 
 // Bounds of one settlement with its retries.
@@ -114,7 +114,13 @@ const (
 // a 5xx, at most settleAttempts times within settleDeadline, with random pauses. Retries
 // are safe since a reservation settles once. A 409 is success if an earlier attempt of
 // this call may have settled; only the costs of that settlement are known.
-func (s *Settler) Settle(ctx context.Context, reservation string, costs Costs) (Settlement, error) {
+func (s *Settler) Settle(ctx context.Context, reservation string, cost int64) (Settlement, error) {
+	return s.SettleUnits(ctx, reservation, Costs{plainCost: cost})
+}
+
+// SettleUnits is Settle with costs in units. A unit that costs lacks keeps what was
+// reserved.
+func (s *Settler) SettleUnits(ctx context.Context, reservation string, costs Costs) (Settlement, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleDeadline)
 	defer cancel()
 	mayBeSettled := false

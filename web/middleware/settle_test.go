@@ -25,7 +25,7 @@ func TestSettleThroughAServer(t *testing.T) {
 		t.Errorf("got %+v, %v after %d attempts, want an actual cost of 7 after 3", got, err, attempts)
 	}
 	unreachable := &Settler{URL: "http://127.0.0.1:1", Token: "machine"}
-	if _, err := unreachable.Settle(t.Context(), "tgr_x", nil); err == nil ||
+	if _, err := unreachable.Settle(t.Context(), "tgr_x", 1); err == nil ||
 		!strings.Contains(err.Error(), "connect") {
 		t.Errorf("unreachable server: got error %v, want one of the connection", err)
 	}
