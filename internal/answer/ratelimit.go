@@ -106,7 +106,7 @@ func policyField(all []named) string {
 	items := make([]string, len(all))
 	for i, l := range all {
 		items[i] = fmt.Sprintf("%s;q=%d", quoted(l.name), l.Requests)
-		if l.Calendar == limiter.NoCalendar {
+		if l.Calendar == limiter.NoCalendar && !l.AtOnce {
 			items[i] += fmt.Sprintf(";w=%d", WholeSeconds(l.Span()))
 		}
 		switch {

@@ -305,7 +305,13 @@ func (r *round) add(step int, numbers []int64) error {
 func (l *LimitState) Set(u limiter.Usage) {
 	l.Remaining, l.Owed, l.Next, l.RetryAfter = u.Remaining, u.Owed, u.Next, u.RetryAfter
 	l.Never, l.Unread = u.Never, !u.Asked
+	if l.AtOnce { // a call may end at any time
+		l.Next, l.RetryAfter = 0, min(l.RetryAfter, atOnceRetry)
+	}
 }
+
+// atOnceRetry is the Retry-After of a limit of calls at once.
+const atOnceRetry = time.Second
 
 // finish returns the result. It gives back what was taken for a call that is not allowed.
 func (r *round) finish(ctx context.Context, err error) (Result, error) {
@@ -326,7 +332,7 @@ func (r *round) finish(ctx context.Context, err error) (Result, error) {
 	case !result.Allowed:
 		r.caller.learnAllowed(recent{})
 		result.WouldAllow = false
-		result.Repeats = !result.BannedUntil.IsZero() || !r.CountsDenied()
+		result.Repeats = !result.BannedUntil.IsZero() || !r.CountsDenied() && !result.deniedAtOnce()
 		return *result, nil
 	}
 	r.caller.learnAllowed(recent{r.set.Version, r.began, r.leastRemaining()})

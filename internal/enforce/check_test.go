@@ -333,3 +333,25 @@ func TestRoundTrips(t *testing.T) {
 		t.Errorf("the second call took %d flushes, want 1", got)
 	}
 }
+
+// Calls at once: a settlement ends a call, and a denial says to retry in a second.
+func TestCallsAtOnce(t *testing.T) {
+	w := newWorld(t, valkeytest.Start(t))
+	w.plan("free", "2 at once", "100 per hour")
+	w.key("one", "free")
+	first := w.check("one", "GET /x")
+	w.passes("one", "GET /x", 1, 1)
+	denied := w.check("one", "GET /x")
+	if denied.Allowed || denied.RetryAfter() != time.Second || denied.Repeats || first.Settlement == "" {
+		t.Errorf("got %+v", denied)
+	}
+	if _, err := w.Settle(t.Context(), first.Settlement, map[string]int64{limits.Cost: 1}); err != nil {
+		t.Fatal(err)
+	}
+	w.passes("one", "GET /x", 2, 1)
+	for _, l := range must(w.Usage(t.Context(), &w.policy, []policy.Key{w.keys["one"]}))(t)[0] {
+		if want := map[bool]int64{true: 2, false: 3}[l.AtOnce]; l.Used() != want {
+			t.Errorf("%s counts %d, want %d", l.Limit, l.Used(), want)
+		}
+	}
+}

@@ -166,6 +166,11 @@ func (h *history) limit(inPolicy, override bool) string {
 	if own := who == "" || who == ", each caller"; own && r.IntN(6) == 0 {
 		return text + ", denied calls count" + pick(r, "", "", ", shadow")
 	}
+	if r.IntN(8) == 0 && !strings.Contains(text, "together") && !strings.Contains(text, "address") &&
+		!strings.Contains(text, "each {") {
+		_, marks, _ := strings.Cut(text, "s,")
+		return strings.TrimSuffix(fmt.Sprintf("%d at once,%s", 1+r.IntN(4), marks), ",") + ", up to 20 hours"
+	}
 	text += pick(r, "", "", "", "", ", counter", ", fixed window")
 	return text + pick(r, "", "", "", ", shadow")
 }
@@ -234,7 +239,7 @@ func (h *history) applying(name string, q request) []asked {
 				if o := k.Override; o != nil && setter != "override" && l.Who.OfCaller() {
 					a.replaced = slices.ContainsFunc(o.Limits, func(by limits.Limit) bool {
 						return max(by.Who, limits.EachCaller) == max(l.Who, limits.EachCaller) && by.Param == l.Param &&
-							by.Unit == l.Unit && by.On == l.On && slices.Equal(by.Except, l.Except) && !by.Shadow
+							by.Unit == l.Unit && by.AtOnce == l.AtOnce && by.On == l.On && slices.Equal(by.Except, l.Except) && !by.Shadow
 					}) || setter == "plan" && len(o.Limits) == 0
 				}
 				all = append(all, a)
@@ -281,10 +286,13 @@ func (h *history) ask(l limits.Limit, name, group, plan string, q request) (a as
 	if a.shared && plan != "" {
 		a.identity += " plan " + plan
 	}
+	if l.AtOnce {
+		a.identity += " at once"
+	}
 	a.identity += fmt.Sprintf(" unit %q on %q except %q", l.Unit, l.On, l.Except)
 	switch route := append(slices.Clone(q.routes), "")[0]; {
 	case l.Unit == limits.Calls:
-		a.cost = 1
+		a.cost, a.settles = 1, l.AtOnce
 	case route == "free":
 		a.cost = 0
 	case route == "" && l.Unit != "":
@@ -429,6 +437,9 @@ func (h *history) settle() error {
 	done := map[string]bool{}
 	for _, a := range s.asked {
 		cost, given := actual[a.Unit]
+		if a.AtOnce {
+			cost, given = 0, true
+		}
 		if !given || !a.settles || a.shared && !a.group {
 			continue
 		}

@@ -88,6 +88,11 @@ func (c *Result) Never() bool {
 	return slices.ContainsFunc(c.Limits, func(l LimitState) bool { return l.Never && l.Denies() })
 }
 
+// deniedAtOnce reports whether a limit of calls at once denied the call.
+func (c *Result) deniedAtOnce() bool {
+	return slices.ContainsFunc(c.Limits, func(l LimitState) bool { return l.AtOnce && l.Denies() })
+}
+
 // RetryAfter returns the time until the same call would be allowed if nobody else calls;
 // 0 if it was allowed, or if it never is. It is one second for a call that was denied
 // because Valkey is unavailable.

@@ -34,6 +34,7 @@ type sealedPart struct {
 type sealedState struct {
 	limiter.State
 	unit string
+	ends bool // a settlement gives all back, whatever the cost
 }
 
 // sealedText is the JSON of a sealed call: short, since API Gateway bounds what an
@@ -61,6 +62,7 @@ type stateText struct {
 	Window    int64             `json:"w"`
 	Periods   limiter.Periods   `json:"p,omitzero"`
 	Unit      string            `json:"u,omitempty"`
+	Ends      bool              `json:"e,omitempty"`
 }
 
 const sealPrefix = "tgs_"
@@ -94,7 +96,7 @@ func (s seal) write(c *sealed) string {
 		common := countKey(p.subject, "")
 		for _, state := range p.states {
 			part.States = append(part.States, stateText{strings.TrimPrefix(state.Key, common), state.Algorithm,
-				state.Cost, state.Number, state.Window, state.Periods, state.unit})
+				state.Cost, state.Number, state.Window, state.Periods, state.unit, state.ends})
 		}
 		text.Parts = append(text.Parts, part)
 	}
@@ -127,7 +129,7 @@ func (s seal) read(text string) (c *sealed, ok bool) {
 		for _, k := range p.States {
 			part.states = append(part.states, sealedState{limiter.State{Key: countKey(part.subject, k.Key),
 				Algorithm: k.Algorithm, Cost: k.Cost, Number: k.Number, Window: k.Window, Periods: k.Periods},
-				k.Unit})
+				k.Unit, k.Ends})
 		}
 		c.parts = append(c.parts, part)
 	}

@@ -90,8 +90,8 @@ func (r *round) settlement() string {
 		}
 		part := sealedPart{subject: t.subject, at: t.decision.At.UnixMicro()}
 		for _, state := range t.decision.Taken {
-			if unit, settles := r.unitOf(t, state); settles {
-				part.states = append(part.states, sealedState{state, unit})
+			if unit, ends, settles := r.unitOf(t, state); settles {
+				part.states = append(part.states, sealedState{state, unit, ends})
 			}
 		}
 		if len(part.states) > 0 {
@@ -107,16 +107,17 @@ func (r *round) settlement() string {
 	return ""
 }
 
-// unitOf returns the unit of what a state counts, and whether a settlement moves it.
-func (r *round) unitOf(t taken, state limiter.State) (unit string, settles bool) {
+// unitOf returns the unit of what a state counts, whether a settlement ends it, as calls at
+// once, and whether a settlement moves it at all.
+func (r *round) unitOf(t taken, state limiter.State) (unit string, ends, settles bool) {
 	i := slices.IndexFunc(r.Steps, func(s Step) bool { return s.Subject == t.subject })
 	for j, count := range r.Steps[i].Counts {
 		if state.Of(count) {
 			a := r.Steps[i].Limits[j]
-			return a.Unit, a.Settle
+			return a.Unit, a.AtOnce, a.Settle
 		}
 	}
-	return "", false
+	return "", false, false
 }
 
 // Settle moves what a call took to the costs that were really used, once. The limits of the
@@ -139,7 +140,9 @@ func (c *Checker) Settle(ctx context.Context, text string, actual map[string]int
 	result := Settlement{Reserved: map[string]int64{}, Actual: actual, ID: s.subject, Route: s.route}
 	for _, p := range s.parts {
 		for _, state := range p.states {
-			result.Reserved[state.unit] = state.Cost
+			if !state.ends {
+				result.Reserved[state.unit] = state.Cost
+			}
 		}
 	}
 	set, k, err := c.read(ctx, Call{Subject: s.subject, Plan: s.plan})
@@ -235,6 +238,9 @@ func (p *sealedPart) changes(actual map[string]int64, bounded bool) limiter.Sett
 	changes := limiter.Settlement{At: p.at}
 	for _, state := range p.states {
 		cost, given := actual[state.unit]
+		if state.ends {
+			cost, given = 0, true
+		}
 		if !given {
 			continue
 		}

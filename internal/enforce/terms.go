@@ -190,6 +190,7 @@ func (t *Terms) add(a limits.Applied, subject, name string) {
 		t.Steps = append(t.Steps, Step{Subject: subject})
 	}
 	t.Steps[i].Limits = append(t.Steps[i].Limits, a)
+	t.Result.Settle = t.Result.Settle || a.AtOnce
 	t.Steps[i].Counts = append(t.Steps[i].Counts, countKey(subject, name))
 }
 

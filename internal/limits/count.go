@@ -17,6 +17,7 @@ type Count struct {
 	Who     Who    // Unsaid is EachCaller here
 	Param   string // of EachParam and CallerParam
 	Unit    string
+	AtOnce  bool
 	On      string   // ID of the route, or the pattern
 	Except  []string // IDs of routes and patterns, ascending
 	PlanID  string   // of a shared limit that stands in a plan
@@ -28,8 +29,12 @@ type Count struct {
 // and values have equal names, and others do not.
 func (c Count) Name() string {
 	h := sha256.New()
+	unit := c.Unit
+	if c.AtOnce {
+		unit = atOnceUnit
+	}
 	for _, part := range append([]string{
-		string(rune('0' + c.Who)), c.Param, c.Unit, c.On, c.PlanID, c.Value, c.Pattern}, c.Except...) {
+		string(rune('0' + c.Who)), c.Param, unit, c.On, c.PlanID, c.Value, c.Pattern}, c.Except...) {
 		_, _ = h.Write([]byte{byte(len(part) >> 8), byte(len(part))})
 		_, _ = h.Write([]byte(part))
 	}
@@ -171,7 +176,7 @@ func (c Caller) replaces(l Limit) bool {
 // none.
 func (l Limit) replaces(other Limit) bool {
 	return max(l.Who, EachCaller) == max(other.Who, EachCaller) && l.Param == other.Param &&
-		l.Unit == other.Unit && l.On == other.On && slices.Equal(l.Except, other.Except) && !l.Shadow
+		l.Unit == other.Unit && l.AtOnce == other.AtOnce && l.On == other.On && slices.Equal(l.Except, other.Except) && !l.Shadow
 }
 
 // To returns a candidate as it applies to a call, with the call's values and cost; ok is
@@ -200,13 +205,16 @@ func (a Applied) To(call *Call, address bool) (_ Applied, ok bool) {
 		}
 	}
 	var has bool
-	a.Cost, a.Settle, has = call.Cost(l.Unit)
+	if a.Cost, a.Settle, has = call.Cost(l.Unit); l.AtOnce {
+		a.Settle = true // which ends the call
+	}
 	return a, has
 }
 
 // count returns the identity of what a limit counts, without the values of a call.
 func (p *Policy) count(l Limit, source Source, caller Caller) Count {
-	c := Count{Who: max(l.Who, EachCaller), Param: l.Param, Unit: l.Unit, On: p.targetID(l.On)}
+	c := Count{Who: max(l.Who, EachCaller), Param: l.Param, Unit: l.Unit, AtOnce: l.AtOnce,
+		On: p.targetID(l.On)}
 	for _, text := range l.Except {
 		c.Except = append(c.Except, p.targetID(text))
 	}

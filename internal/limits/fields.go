@@ -21,6 +21,8 @@ type Fields struct {
 	Window      string   `json:"window,omitempty" yaml:"window,omitempty" maxLength:"40" example:"10s" doc:"1ms to 366d; none with a calendar"`
 	Calendar    string   `json:"calendar,omitempty" yaml:"calendar,omitempty" enum:"minute,hour,day,week,month,year" doc:"Calendar period in place of a window"`
 	Zone        string   `json:"zone,omitempty" yaml:"zone,omitempty" maxLength:"60" example:"Europe/Berlin" doc:"Time zone of the calendar; default UTC"`
+	AtOnce      int64    `json:"atOnce,omitempty" yaml:"atOnce,omitempty" minimum:"1" maximum:"1000" doc:"Calls at the same time, in place of requests and window; a settlement ends a call"`
+	UpTo        string   `json:"upTo,omitempty" yaml:"upTo,omitempty" maxLength:"40" example:"5m" doc:"With atOnce: how long a call counts that nobody ends, 1s to 24h; default 30s"`
 	On          string   `json:"on,omitempty" yaml:"on,omitempty" maxLength:"800" example:"search" doc:"A route's name, or a pattern; default every call"`
 	Except      []string `json:"except,omitempty" yaml:"except,omitempty" maxItems:"10" doc:"Routes or patterns whose calls are left out"`
 	Each        string   `json:"each,omitempty" yaml:"each,omitempty" maxLength:"120" example:"address" doc:"For whom it counts apart: caller, group, address, {parameter}, caller and {parameter}, or caller and pattern"`
@@ -40,8 +42,6 @@ var gone = map[string]string{
 	"limit":     `is called "requests"`,
 	"candidate": `is gone: write a limit with "shadow": true`,
 	"lease":     "is gone: leave it out",
-	"atOnce":    "is not possible yet: leave this limit out",
-	"upTo":      "is not possible yet: leave it out",
 	"route":     `is called "on"`,
 	"for":       `is called "each"`,
 }
@@ -51,7 +51,16 @@ func (l Limit) Fields() Fields {
 	f := Fields{Requests: l.Requests, Unit: l.Unit, Calendar: l.Calendar.String(), Zone: l.Zone, On: l.On,
 		Except: l.Except, Together: l.Who == Together, CountDenied: l.CountDenied, Notify: l.Notify,
 		Shadow: l.Shadow, NoLimit: l.Lifted}
-	if l.Window != 0 {
+	switch {
+	case l.AtOnce:
+		f.AtOnce, f.Requests, f.Unit = l.Requests, 0, ""
+		if l.Window != DefaultUpTo && !l.Lifted {
+			f.UpTo = ShortWindow(l.Window)
+		}
+		if l.Lifted {
+			f.Unit = atOnceUnit
+		}
+	case l.Window != 0:
 		f.Window = ShortWindow(l.Window)
 	}
 	if l.Algorithm != limiter.Log && l.Calendar == calendar.None {
@@ -75,7 +84,12 @@ func (f Fields) Limit() (Limit, []FieldError) {
 		}
 	}
 	var err error
-	if l.Unit = f.Unit; strings.EqualFold(f.Unit, "call") || strings.EqualFold(f.Unit, Calls) {
+	if f.AtOnce != 0 || f.UpTo != "" || f.NoLimit && strings.EqualFold(f.Unit, atOnceUnit) {
+		add("upTo", f.atOnce(&l))
+	}
+	if l.AtOnce {
+		f.Unit, l.Unit = Calls, Calls
+	} else if l.Unit = f.Unit; strings.EqualFold(f.Unit, "call") || strings.EqualFold(f.Unit, Calls) {
 		l.Unit = Calls
 	} else if requestWords[strings.ToLower(f.Unit)] {
 		add("unit", fmt.Errorf("is %q: write calls, which counts each call as 1, or leave it out", f.Unit))
@@ -121,6 +135,31 @@ func (f Fields) Limit() (Limit, []FieldError) {
 		add("each", err)
 	}
 	return l, errs
+}
+
+// atOnceUnit is the unit of noLimit that lifts a limit of calls at once.
+const atOnceUnit = "at once"
+
+// atOnce sets a limit of calls at once.
+func (f Fields) atOnce(l *Limit) error {
+	switch {
+	case f.NoLimit:
+		l.AtOnce = true
+		return nil
+	case f.AtOnce == 0:
+		return errors.New("is set without atOnce: leave it out")
+	case f.Requests != 0 || f.Window != "" || f.Calendar != "":
+		return errors.New("and atOnce stand in place of requests, window and calendar: leave these out")
+	case f.Unit != "" && !strings.EqualFold(f.Unit, Calls):
+		return errors.New("and atOnce count calls: leave out unit")
+	}
+	l.AtOnce, l.Requests, l.Window = true, f.AtOnce, DefaultUpTo
+	if f.UpTo == "" {
+		return nil
+	}
+	var err error
+	l.Window, err = ParseWindow(f.UpTo)
+	return err
 }
 
 func parseAlgorithm(name string) (limiter.Algorithm, error) {

@@ -37,11 +37,22 @@ const (
 	Calls = "calls" // each call counts as 1, whatever it costs
 )
 
+// Bounds of a Limit of calls at once.
+const (
+	MaxAtOnce   = 1_000            // the most calls at once; to that number a log is exact
+	DefaultUpTo = 30 * time.Second // how long a call counts that nobody ends
+	MinUpTo     = time.Second
+	MaxUpTo     = 24 * time.Hour
+)
+
 // Limit admits at most Requests of a unit in any Window. The zero value is not valid.
 type Limit struct {
-	Requests  int64             // 1 to MaxRequests; 0 if Lifted
-	Unit      string            // Cost, Calls, or a unit that the cost of a route names
-	Window    time.Duration     // MinWindow to MaxWindow, in whole milliseconds; 0 with a Calendar
+	Requests int64         // 1 to MaxRequests; 0 if Lifted
+	Unit     string        // Cost, Calls, or a unit that the cost of a route names
+	Window   time.Duration // MinWindow to MaxWindow, in whole milliseconds; 0 with a Calendar
+	// AtOnce limits calls at the same time, MaxAtOnce at most. A settlement ends a call;
+	// without one it counts for Window, MinUpTo to MaxUpTo. Its Unit is Calls.
+	AtOnce    bool
 	Calendar  calendar.Period   // aligns a fixed window to a period of the calendar
 	Zone      string            // IANA name of the Calendar's time zone; empty means UTC
 	Algorithm limiter.Algorithm // the zero value is the exact log
@@ -142,10 +153,12 @@ func (l Limit) Errors() []FieldError {
 		errs = append(errs, FieldError{field, fmt.Sprintf(format, args...)})
 	}
 	if l.Lifted {
-		bare := Limit{Lifted: true, Unit: l.Unit, Who: l.Who, Param: l.Param, On: l.On, Except: l.Except}
+		bare := Limit{Lifted: true, AtOnce: l.AtOnce, Unit: l.Unit, Who: l.Who, Param: l.Param, On: l.On, Except: l.Except}
 		if !l.Equal(bare) {
 			add("noLimit", "has only a unit, on, except and each beside it: leave out the rest")
 		}
+	} else if l.AtOnce {
+		errs = append(errs, l.atOnceErrors()...)
 	} else {
 		if l.Requests < 1 || l.Requests > MaxRequests {
 			add("requests", "is %d: must be 1 to %s", l.Requests, Number(MaxRequests))
@@ -180,6 +193,36 @@ func (l Limit) Errors() []FieldError {
 		add("notify", "%s", problem)
 	}
 	return append(errs, l.callErrors()...)
+}
+
+// atOnceErrors returns what is wrong with a limit of calls at once.
+func (l Limit) atOnceErrors() []FieldError {
+	var errs []FieldError
+	add := func(field, format string, args ...any) {
+		errs = append(errs, FieldError{field, fmt.Sprintf(format, args...)})
+	}
+	if l.Requests < 1 || l.Requests > MaxAtOnce {
+		add("atOnce", "is %d: must be 1 to %s", l.Requests, Number(MaxAtOnce))
+	}
+	if l.Window < MinUpTo || l.Window > MaxUpTo || l.Window%time.Millisecond != 0 {
+		add("upTo", "is %s: must be 1 second to 24 hours", FormatWindow(l.Window))
+	}
+	if l.Unit != Calls {
+		add("unit", "is set, but calls at once are counted as calls: leave it out")
+	}
+	if l.Algorithm != limiter.Log || l.Calendar != calendar.None {
+		add("algorithm", "is set, but calls at once have none: leave it out")
+	}
+	if len(l.Notify) > 0 {
+		add("notify", "is set, but calls at once have no thresholds: leave it out")
+	}
+	if l.CountDenied {
+		add("countDenied", "is set, but denied calls do not last: leave it out")
+	}
+	if !l.Who.OfCaller() && l.Who != EachGroup {
+		add("each", "is %s: calls at once are of each caller or each group", l.For())
+	}
+	return errs
 }
 
 // callErrors returns what is wrong with for whom and on which calls the limit counts.

@@ -28,7 +28,9 @@ var (
 	noLimitPattern  = pattern(`(?i)^no limit(?: ([a-z][a-z0-9._-]*))?$`)
 	markInsideRate  = pattern(`(?i)^(.*[a-z0-9)]) ((?:on|except|each|together|shadow|notify at|denied calls) ?.*)$`)
 	percentsPattern = pattern(`^[0-9]+ ?%?$`)
-	notYetPattern   = pattern(`(?i)\bat once\b|\bbilling month\b`)
+	notYetPattern   = pattern(`(?i)\bbilling month\b`)
+	atOncePattern   = pattern(`(?i)^(?:(` + number + `)(k|m)?(?: ?([a-z][a-z0-9._-]*))??|no limit) at once$`)
+	upToPattern     = pattern(`(?i)^(?:(` + number + `) ?)?([a-z]+)$`)
 )
 
 // Parse parses a limit in words. It accepts the usual abbreviations ("5 calls/second",
@@ -92,6 +94,9 @@ func parseRate(text string) (l Limit, err error) {
 		l.Unit, err = parseUnit(m[1], "no limit")
 		return l, err
 	}
+	if m := atOncePattern().FindStringSubmatch(text); m != nil {
+		return parseAtOnce(m)
+	}
 	m := ratePattern().FindStringSubmatch(text)
 	if m == nil {
 		return l, rateProblem(text)
@@ -109,6 +114,44 @@ func parseRate(text string) (l Limit, err error) {
 	}
 	l.Unit, err = parseUnit(m[3], Number(l.Requests)+" per "+window)
 	return l, err
+}
+
+// parseAtOnce parses the groups of atOncePattern.
+func parseAtOnce(m []string) (l Limit, err error) {
+	l = Limit{AtOnce: true, Unit: Calls, Window: DefaultUpTo}
+	if m[1] == "" {
+		l.Lifted, l.Window = true, 0
+		return l, nil
+	}
+	if l.Requests, err = parseNumber(m[1]); err != nil {
+		return l, err
+	}
+	switch {
+	case m[2] != "":
+		return l, fmt.Errorf("%.40q is not a whole number: write it in digits", m[1]+m[2])
+	case m[3] != "" && !strings.EqualFold(m[3], "call") && !strings.EqualFold(m[3], Calls):
+		return l, fmt.Errorf("%q counts calls, so leave out %.40q", Number(l.Requests)+atOnceWords, m[3])
+	}
+	return l, nil
+}
+
+// parseUpTo parses how long a call at once counts that nobody ends.
+func parseUpTo(l *Limit, text string) error {
+	m := upToPattern().FindStringSubmatch(strings.TrimSpace(text))
+	if !l.AtOnce || l.Lifted {
+		return fmt.Errorf("%.40q belongs to a limit at once, such as 20 at once, up to 5 minutes", upToWord+text)
+	}
+	if m == nil {
+		return fmt.Errorf("%.40q is not a time: write one such as up to 5 minutes", upToWord+text)
+	}
+	n, err := int64(1), error(nil)
+	if m[1] != "" {
+		if n, err = parseNumber(m[1]); err != nil {
+			return err
+		}
+	}
+	l.Window, err = joinWindow(n, strings.ToLower(m[2]))
+	return err
 }
 
 // rateProblem says why a text is not a rate.
@@ -186,6 +229,8 @@ func parseMark(l *Limit, mark string, last bool) (kind string, err error) {
 	case hasPrefix(mark, eachWord):
 		l.Who, l.Param, err = parseWho(mark[len(eachWord):])
 		return eachWord, err
+	case hasPrefix(mark, upToWord):
+		return strings.TrimSpace(upToWord), parseUpTo(l, mark[len(upToWord):])
 	case hasPrefix(mark, notifyWord):
 		l.Notify, err = parsePercents(mark[len(notifyWord):])
 		return strings.TrimSpace(notifyWord), err
@@ -209,8 +254,6 @@ func parseMark(l *Limit, mark string, last bool) (kind string, err error) {
 func markProblem(mark string) error {
 	lower := strings.ToLower(mark)
 	switch {
-	case strings.HasPrefix(lower, "up to "):
-		return fmt.Errorf("%.40q belongs to a limit at once, which is not possible yet: leave it out", mark)
 	case strings.HasPrefix(lower, "per "), strings.HasPrefix(lower, "by "):
 		return fmt.Errorf("%.40q is no mark: write each caller, each group, each address or each {parameter}",
 			mark)
@@ -220,7 +263,7 @@ func markProblem(mark string) error {
 		return fmt.Errorf("%.40q is counted as a token bucket: write token bucket", mark)
 	case lower == "sliding window", lower == "sliding log", lower == "sliding-window":
 		return fmt.Errorf("%.40q is what a limit is without a mark: leave it out", mark)
-	case ratePattern().MatchString(mark):
+	case ratePattern().MatchString(mark), atOncePattern().MatchString(mark):
 		return fmt.Errorf("%.40q is another limit: write two limits", mark)
 	case targetPattern().MatchString(mark) || strings.Contains(mark, "/"):
 		return fmt.Errorf("%.40q is no mark. One limit is on one route: give a route both patterns, or "+

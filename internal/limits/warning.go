@@ -30,6 +30,10 @@ func (p *Policy) Warnings() []Warning {
 			add(l.field, "No route's cost names %s (%s), so %q counts only direct calls that bring it.",
 				l.Unit, named, l)
 		}
+		if l.AtOnce && !p.ends(l.Limit) {
+			add(l.field, "No route that settles is under %q: each call counts for %s, unless a direct call ends it.",
+				l, FormatWindow(l.Window))
+		}
 		if by, found := p.decidedBy(l, limits); found {
 			add(l.field, "%q never decides: %q denies every call before it.", l, by)
 		}
@@ -45,6 +49,14 @@ func (p *Policy) Warnings() []Warning {
 		}
 	}
 	return all
+}
+
+// ends reports whether some calls under a limit are settled.
+func (p *Policy) ends(l Limit) bool {
+	return slices.ContainsFunc(p.Routes, func(r Route) bool {
+		return r.Settle && !slices.Contains(l.Except, r.Name) &&
+			(l.On == "" || l.On == r.Name || p.overlap(l.On, r.Match))
+	})
 }
 
 // units lists the units that the routes' costs name, besides Cost.
@@ -99,11 +111,14 @@ func (by where) counts(l Limit) bool {
 	wider := by.Who == Together || max(by.Who, EachCaller) == max(l.Who, EachCaller) && by.Param == l.Param ||
 		by.Who <= EachCaller && (l.Who == CallerParam || l.Who == CallerPattern) ||
 		by.Who == EachGroup && l.Who <= EachCaller
-	return wider && by.Unit == l.Unit && (by.On == "" || by.On == l.On) && subset(by.Except, l.Except)
+	return wider && by.Unit == l.Unit && by.AtOnce == l.AtOnce && (by.On == "" || by.On == l.On) && subset(by.Except, l.Except)
 }
 
 // implies reports whether the calls that l admits can never exceed other.
 func (l Limit) implies(other Limit) bool {
+	if l.AtOnce {
+		return l.Requests <= other.Requests && l.Window >= other.Window
+	}
 	if other.CountDenied || l.CountDenied {
 		return l.CountDenied == other.CountDenied && l.Window == other.Window && l.Requests <= other.Requests
 	}

@@ -18,6 +18,8 @@ const (
 	onWord           = "on "
 	exceptWord       = "except "
 	eachWord         = "each "
+	atOnceWords      = " at once"
+	upToWord         = "up to "
 	utc              = "UTC"
 )
 
@@ -35,8 +37,12 @@ func (l Limit) Rate() string {
 		unit = " " + l.Unit
 	}
 	switch {
+	case l.Lifted && l.AtOnce:
+		return noLimitWords + atOnceWords
 	case l.Lifted:
 		return noLimitWords + unit
+	case l.AtOnce:
+		return Number(l.Requests) + atOnceWords
 	case l.Calendar != calendar.None && l.Zone != "":
 		return Number(l.Requests) + unit + " per calendar " + l.Calendar.String() + " (" + l.Zone + ")"
 	case l.Calendar != calendar.None:
@@ -60,6 +66,9 @@ func (l Limit) Marks() []string {
 		add(exceptWord + text)
 	}
 	add(l.For())
+	if l.AtOnce && !l.Lifted && l.Window != DefaultUpTo {
+		add(upToWord + FormatWindow(l.Window))
+	}
 	if l.Algorithm != limiter.Log && l.Calendar == calendar.None ||
 		l.Calendar != calendar.None && l.Algorithm != limiter.FixedWindow {
 		add(Algorithm(l.Algorithm))

@@ -140,7 +140,7 @@ func TestRemovedFields(t *testing.T) {
 	}
 	for field, want := range map[string]string{"slots": "limits to 1,000 are exact", "mode": `"shadow": true`,
 		"counts": `"unit": "calls"`, "candidate": `"shadow": true`, "lease": "leave it out",
-		"atOnce": "not possible yet"} {
+	} {
 		_, err := Read([]byte("limits:\n  - requests: 1\n    " + field + ": 1\n"))
 		var document Policy
 		inJSON := json.Unmarshal([]byte(`{"limits":[{"requests":1,"`+field+`":1}]}`), &document)

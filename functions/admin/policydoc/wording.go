@@ -95,6 +95,13 @@ func Meaning(l limits.Limit) string {
 	most, window := limits.Number(l.Requests), strings.TrimPrefix(limits.FormatWindow(l.Window), "1 ")
 	var b strings.Builder
 	switch {
+	case l.AtOnce:
+		text := fmt.Sprintf("At most %s calls at the same time. A call that nobody ends counts for %s.", most,
+			limits.FormatWindow(l.Window))
+		if l.Shadow {
+			text += " Counts only, and denies nothing."
+		}
+		return text
 	case l.Calendar != calendar.None:
 		fmt.Fprintf(&b, "At most %s in each calendar %s, by the clock of %s.", most, l.Calendar,
 			cmp.Or(l.Zone, "UTC"))
