@@ -191,7 +191,7 @@ func (w *walk) visit(node *yaml.Node, path string, depth int) {
 
 // wholeNumbers matches the paths of fields with integers.
 var wholeNumbers = regexp.MustCompile(
-	`(^|\.)(version|share|cost|cost\.[^\[\]]+|requests|notify\[[0-9]+\])$`)
+	`(^|\.)(version|share|cost|cost\.[^\[\]]+|requests|atOnce|notify\[[0-9]+\])$`)
 
 // zeroFirst matches a number with zeros before it.
 var zeroFirst = regexp.MustCompile(`^0[0_]*([0-9][0-9_]{0,20})$`)
