@@ -32,8 +32,8 @@ func TestSettle(t *testing.T) {
 	id := s.create("worker").ID
 	settler := middleware.Settler{URL: s.server.URL, Token: "machine"}
 	text := s.call(id, "/chat").Settlement
-	if got, err := settler.Settle(t.Context(), text, 2); err != nil ||
-		got != (middleware.Settlement{Reserved: 6, Actual: 2}) {
+	if got, err := settler.Settle(t.Context(), text, 2); err != nil || got.Reserved["cost"] != 6 ||
+		got.Actual["cost"] != 2 || got.Owed != 0 || got.Partial {
 		t.Errorf("got %+v, %v, want 6 reserved and 2 actual", got, err)
 	}
 	s.get("/keys/"+id).wants(http.StatusOK, `"text":"100 per hour"`, `"used":2`)
@@ -43,7 +43,7 @@ func TestSettle(t *testing.T) {
 		t.Errorf("settled twice: got %v, want status 409", err)
 	}
 	got, err := settler.Settle(t.Context(), s.call(id, "/chat").Settlement, 500)
-	if err != nil || got != (middleware.Settlement{Reserved: 6, Actual: 500, Owed: 402}) {
+	if err != nil || got.Reserved["cost"] != 6 || got.Actual["cost"] != 500 || got.Owed != 402 {
 		t.Errorf("got %+v, %v, want 402 owed", got, err)
 	}
 	if l := s.call(id, "/chat").Limits[0]; l.Owed != 402 || !l.Denies() {
