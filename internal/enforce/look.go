@@ -205,7 +205,7 @@ func (s *Survey) decide() {
 // are among them.
 func (c *Checker) standing(t *Terms, all bool) ([]Step, []LimitState, error) {
 	var unread []LimitState
-	t.Steps = []Step{{Subject: t.call.Subject}}
+	t.Steps, t.Result.Limits = []Step{{Subject: t.call.Subject}}, nil
 	for i, a := range t.standing.candidates {
 		if !all && !a.Who.OfCaller() && a.Who != limits.EachGroup {
 			continue
@@ -232,7 +232,6 @@ func (c *Checker) standingSteps(set *compiled, k *caller, call Call) ([]Step, []
 	if t.standing.refused != nil {
 		return nil, nil, t.standing.refused
 	}
-	t.Result.Limits = nil
 	return c.standing(t, false)
 }
 
