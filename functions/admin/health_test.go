@@ -14,7 +14,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/audit"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/store/keyspace"
@@ -57,7 +57,7 @@ func seeded(t *testing.T, server *miniredis.Miniredis) *registry.Store {
 func savePlan(t *testing.T, c settings, client valkey.Client) *registry.Store {
 	t.Helper()
 	keys := registry.NewStore(client, c.pepper)
-	plan := policy.Plan{Name: "free", Limits: []limiter.Limit{{Requests: 1, Window: time.Minute}}}
+	plan := policy.Plan{Name: "free", Limits: []limits.Limit{{Requests: 1, Window: time.Minute}}}
 	if _, err := keys.SaveSet(
 		t.Context(),
 		policy.Set{Plans: []policy.Plan{plan}},

@@ -19,7 +19,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 
 	"tidegate/internal/audit"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/testing/storetest"
@@ -50,7 +50,7 @@ func newFunction(t *testing.T, variables ...string) lambda.Handler {
 	}
 	keys := registry.NewStore(client, c.pepper)
 	by := registry.Edit{By: audit.Actor{Kind: "system", Name: "test"}}
-	plan := policy.Plan{Name: "free", Limits: []limiter.Limit{{Requests: 10, Window: 10 * time.Second}}}
+	plan := policy.Plan{Name: "free", Limits: []limits.Limit{{Requests: 10, Window: 10 * time.Second}}}
 	if _, err := keys.SaveSet(t.Context(), policy.Set{Plans: []policy.Plan{plan}}, by); err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
 	"tidegate/internal/enforce"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/route"
@@ -124,18 +124,21 @@ func seed(t *testing.T, adminURL, checkURL string) *registry.Store {
 }
 
 func everything() policy.Set {
-	perHour := func(n int64) []limiter.Limit { return []limiter.Limit{{Requests: n, Window: time.Hour}} }
+	list := func(texts ...string) (all []limits.Limit) {
+		for _, text := range texts {
+			l, err := limits.Parse(text)
+			if err != nil {
+				panic(err)
+			}
+			all = append(all, l)
+		}
+		return all
+	}
 	return policy.Set{
-		Plans: []policy.Plan{
-			{Name: "free", Limits: perHour(10)},
-			{Name: "pro", Limits: append(perHour(100),
-				limiter.Limit{Requests: 50, Window: time.Minute, Algorithm: limiter.Counter})},
-		},
-		Routes: []policy.Route{{
-			Name: "orders", Pattern: route.Pattern{Path: "/orders"}, Cost: 1, PerKey: perHour(50),
-			PerIP: perHour(60), Shared: perHour(70),
-		}},
-		PerIP:  policy.Scope{Limits: perHour(80)},
-		Global: policy.Scope{Limits: perHour(90)},
+		Plans: []policy.Plan{{Name: "free", Limits: list("10 per hour")},
+			{Name: "pro", Limits: list("100 per hour", "50 per minute, counter")}},
+		Limits: list("50 per hour, on orders, each caller", "60 per hour, on orders, each address",
+			"70 per hour, on orders, together", "80 per hour, each address", "90 per hour, together"),
+		Routes: []limits.Route{{Name: "orders", Match: []route.Pattern{{Path: "/orders"}}}},
 	}
 }

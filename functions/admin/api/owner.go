@@ -77,7 +77,7 @@ type ownerOutput struct {
 		Expires *time.Time          `json:"expires,omitempty"`
 		Grace   *time.Time          `json:"graceUntil,omitempty" doc:"Until when the previous secret is valid"`
 		Now     time.Time           `json:"now" doc:"Time of the limits"`
-		Limits  []schema.LimitState `json:"limits" doc:"Current state of the limits of the key and of its group, without those in shadow"`
+		Limits  []schema.LimitState `json:"limits" doc:"Current state of the enforced limits of the key and of its group"`
 		Days    []Day               `json:"days" doc:"The last 30 days, oldest first"`
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 	"tidegate/functions/admin/app"
 	"tidegate/internal/enforce"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	routing "tidegate/internal/route"
 	"tidegate/internal/testing/sitetest"
@@ -23,9 +23,9 @@ func crowd(t *testing.T) (j jobs, shares map[string]float64) {
 	t.Helper()
 	j = newJobs(t, 60)
 	j.keys.Save(func(set *policy.Set) {
-		set.Plans[1].PerGroup = []limiter.Limit{sitetest.Per(40, time.Hour)}
-		set.Routes = []policy.Route{{Name: "orders", Cost: 1, Pattern: routing.Pattern{Path: "/orders"},
-			PerKey: []limiter.Limit{sitetest.Per(8, time.Hour)}}}
+		set.Plans[1].Limits = append(set.Plans[1].Limits, sitetest.Limit("40 per hour, each group"))
+		set.Limits = []limits.Limit{sitetest.Limit("8 per hour, on orders, each caller")}
+		set.Routes = []limits.Route{{Name: "orders", Match: []routing.Pattern{{Path: "/orders"}}}}
 	})
 	checker := enforce.NewChecker(j.keys.Client, sitetest.Pepper)
 	recorder := usage.NewRecorder(usage.Options{}, time.Now)
@@ -53,8 +53,8 @@ func crowd(t *testing.T) (j jobs, shares map[string]float64) {
 			}
 			o := usage.Outcome{Subject: call.Subject, Registered: true, Time: time.Now()}
 			for _, l := range checked.Limits {
-				if l.NearlyUsedUp() {
-					o.NearUntil = o.Time.Add(l.Reset)
+				if !l.Unread && l.NearlyUsedUp() {
+					o.NearUntil = o.Time.Add(l.Span())
 				}
 			}
 			recorder.Record(o)
@@ -71,9 +71,9 @@ func crowd(t *testing.T) (j jobs, shares map[string]float64) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, l := range survey.Limits {
-			if !l.Replaced && !l.Unread && l.Mode == policy.Enforce {
-				shares[id] = max(shares[id], app.Share(l.Usage))
+		for _, l := range survey.Result.Limits {
+			if !l.Unread && l.Enforced() {
+				shares[id] = max(shares[id], app.Share(l))
 			}
 		}
 	}
@@ -112,9 +112,9 @@ func TestClosest(t *testing.T) {
 		var got []string
 		for _, s := range found.Subjects {
 			got = append(got, s.ID)
-			if share := app.Share(s.Fullest.Usage); share != shares[s.ID] {
+			if share := app.Share(s.Fullest); share != shares[s.ID] {
 				t.Errorf("%d keys read: share %.2f of a limit %s of %s, want %.2f", c.read, share,
-					s.Fullest.Limit, s.Fullest.Scope, shares[s.ID])
+					s.Fullest.Limit, s.Fullest.For(), shares[s.ID])
 			}
 		}
 		if len(got) < c.count || !slices.Equal(got[:c.count], plain[:c.count]) {
@@ -140,9 +140,9 @@ func TestClosestOfPlan(t *testing.T) {
 		if i < 5 && k.ID != found.Subjects[i].ID {
 			t.Errorf("place %d: got %s and %s", i, k.Name, found.Subjects[i].Name)
 		}
-		if k.Plan != "pro" || app.Share(k.Fullest.Usage) != shares[k.ID] {
+		if k.Plan != "pro" || app.Share(k.Fullest) != shares[k.ID] {
 			t.Errorf("got %s of plan %s with share %.2f, want %.2f", k.Name, k.Plan,
-				app.Share(k.Fullest.Usage), shares[k.ID])
+				app.Share(k.Fullest), shares[k.ID])
 		}
 	}
 }

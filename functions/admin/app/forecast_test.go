@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"tidegate/functions/admin/app"
-	"tidegate/internal/limiter"
+	"tidegate/internal/enforce"
+	"tidegate/internal/limiter/calendar"
+	"tidegate/internal/limits"
 )
 
 // The date on which a quota is full, of known calls: used of the quota since the period
@@ -13,38 +15,36 @@ import (
 func TestForecastOfQuotas(t *testing.T) {
 	const berlin, york = "Europe/Berlin", "America/New_York"
 	for name, c := range map[string]struct {
-		period      limiter.Calendar
+		period      calendar.Period
 		zone        string
 		quota, used int64
-		since, now  string // in the zone
+		now         string // in the zone
 		want        string // empty for none
 	}{
-		"half in a third of a month": {limiter.Month, "UTC", 1000, 500, "", "2026-11-11T00:00",
+		"half in a third of a month": {calendar.Month, "UTC", 1000, 500, "2026-11-11T00:00",
 			"2026-11-21T00:00"},
-		"on the last day": {limiter.Month, "UTC", 1000, 970, "",
+		"on the last day": {calendar.Month, "UTC", 1000, 970,
 			"2026-11-30T00:00", "2026-11-30T21:31"},
-		"lasts to the last call": {limiter.Month, "UTC", 1000, 500, "", "2026-11-16T00:00", ""},
-		"February": {limiter.Month, "UTC", 1000, 500, "",
+		"lasts to the last call": {calendar.Month, "UTC", 1000, 500, "2026-11-16T00:00", ""},
+		"February": {calendar.Month, "UTC", 1000, 500,
 			"2026-02-14T00:00", "2026-02-27T00:00"},
-		"the zone's month": {limiter.Month, berlin, 1000, 400, "",
+		"the zone's month": {calendar.Month, berlin, 1000, 400,
 			"2026-12-05T00:00", "2026-12-11T00:00"},
-		"autumn, a day of 25 hours": {limiter.Week, berlin, 1000, 900, "",
+		"autumn, a day of 25 hours": {calendar.Week, berlin, 1000, 900,
 			"2026-10-25T00:00", "2026-10-25T15:00"},
-		"spring, a day of 23 hours": {limiter.Day, york, 1000, 550, "", "2026-03-08T12:00",
+		"spring, a day of 23 hours": {calendar.Day, york, 1000, 550, "2026-03-08T12:00",
 			"2026-03-08T21:00"},
-		"a year": {limiter.Year, "UTC", 1000, 500, "", "2026-03-02T00:00", "2026-05-01T00:00"},
-		"counted for a part": {limiter.Month, "UTC", 1000, 100, "2026-11-10T00:00", "2026-11-11T12:00",
-			"2026-11-25T00:00"},
-		"too early": {limiter.Month, "UTC", 1000, 500, "", "2026-11-02T06:59", ""},
-		"early enough": {limiter.Month, "UTC", 1000, 500, "",
+		"a year":    {calendar.Year, "UTC", 1000, 500, "2026-03-02T00:00", "2026-05-01T00:00"},
+		"too early": {calendar.Month, "UTC", 1000, 500, "2026-11-02T06:59", ""},
+		"early enough": {calendar.Month, "UTC", 1000, 500,
 			"2026-11-02T07:05", "2026-11-03T14:10"},
-		"too few calls": {limiter.Month, "UTC", 30, 19, "", "2026-11-03T00:00", ""},
-		"enough calls": {limiter.Month, "UTC", 30, 20, "",
+		"too few calls": {calendar.Month, "UTC", 30, 19, "2026-11-03T00:00", ""},
+		"enough calls": {calendar.Month, "UTC", 30, 20,
 			"2026-11-03T00:00", "2026-11-04T00:00"},
-		"used up":     {limiter.Month, "UTC", 1000, 1000, "", "2026-11-11T00:00", ""},
-		"an hour":     {limiter.Hour, "UTC", 1000, 500, "", "2026-11-11T00:20", ""},
-		"no calendar": {limiter.NoCalendar, "UTC", 1000, 500, "", "2026-11-11T00:20", ""},
-		"more than time": {limiter.Year, "UTC", limiter.MaxRequests, 20, "",
+		"used up":     {calendar.Month, "UTC", 1000, 1000, "2026-11-11T00:00", ""},
+		"an hour":     {calendar.Hour, "UTC", 1000, 500, "2026-11-11T00:20", ""},
+		"no calendar": {calendar.None, "UTC", 1000, 500, "2026-11-11T00:20", ""},
+		"more than time": {calendar.Year, "UTC", limits.MaxRequests, 20,
 			"2026-12-31T00:00", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -59,13 +59,10 @@ func TestForecastOfQuotas(t *testing.T) {
 				}
 				return when
 			}
-			u := limiter.Usage{Limit: limiter.Limit{Requests: c.quota, Calendar: c.period, Zone: c.zone},
-				Remaining: c.quota - c.used}
-			if c.since != "" {
-				u.Since = at(c.since)
-			}
+			l := enforce.LimitState{Remaining: c.quota - c.used}
+			l.Limit = limits.Limit{Requests: c.quota, Calendar: c.period, Zone: c.zone}
 			got := ""
-			if full, ok := app.FullAt(u, at(c.now)); ok {
+			if full, ok := app.FullAt(l, at(c.now)); ok {
 				got = full.In(zone).Format("2006-01-02T15:04")
 			}
 			if got != c.want {

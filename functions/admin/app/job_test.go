@@ -12,6 +12,7 @@ import (
 
 	"tidegate/functions/admin/app"
 	"tidegate/internal/audit"
+	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/store/keyspace"
@@ -33,7 +34,8 @@ func newJobs(t *testing.T, count int) jobs {
 	for i := range count {
 		keys.CreateKey(fmt.Sprintf("k%04d", i), "free")
 	}
-	return jobs{app.NewRegistry(keys.Store, usage.NewReader(keys.Client)), keys, t}
+	return jobs{app.NewRegistry(keys.Store, usage.NewReader(keys.Client),
+		enforce.NewChecker(keys.Client, sitetest.Pepper)), keys, t}
 }
 
 func (j jobs) set() *policy.Set {

@@ -28,7 +28,7 @@ type OwnKey struct {
 	policy.Key
 	Set    *policy.Set          // in force
 	Now    time.Time            // instant of the limits
-	Limits []enforce.LimitState // of the key and its group; owners do not see limits in shadow
+	Limits []enforce.LimitState // that are enforced, of the key and its group
 	Days   []usage.Point        // UTC days, the latest last
 }
 
@@ -80,7 +80,7 @@ func (o *Owners) view(ctx context.Context, set *policy.Set, k policy.Key) (OwnKe
 	if err != nil {
 		return OwnKey{}, err
 	}
-	own.Limits = slices.DeleteFunc(states[0], func(l enforce.LimitState) bool { return l.Limit.Shadow })
+	own.Limits = slices.DeleteFunc(states[0], func(l enforce.LimitState) bool { return !l.Enforced() })
 	const day = 24 * time.Hour
 	first := now.Truncate(day).Add(-(ownerDays - 1) * day)
 	own.Days, err = o.Usage.Series(ctx, k.ID, first, now, day)

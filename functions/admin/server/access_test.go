@@ -152,7 +152,6 @@ var requests = map[string][3]int{
 	"GET /api/v1/tokens":                    {401, 403, 200},
 	"POST /api/v1/tokens":                   {401, 403, 422},
 	"DELETE /api/v1/tokens/{id}":            {401, 403, 422},
-	"POST /api/v1/reservations":             {401, 403, 422},
 	"POST /api/v1/reservations/settle":      {401, 403, 422},
 }
 
@@ -160,7 +159,7 @@ const (
 	asNobody = iota
 	asViewer
 	asEditor
-	asSettler // may settle reservations on the API, and nothing else
+	asSettler // may settle calls on the API, and nothing else
 )
 
 // caller is the sender of requests. Machines have a rank on the API only.

@@ -11,7 +11,10 @@ import (
 
 	"tidegate/functions/admin/auth/token"
 	"tidegate/functions/admin/server"
+	"tidegate/internal/enforce"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
+	"tidegate/internal/route"
 	"tidegate/internal/testing/sitetest"
 )
 
@@ -50,7 +53,7 @@ func TestBearerOnly(t *testing.T) {
 	}
 }
 
-// A token with scope settle may settle reservations and nothing else.
+// A token with scope settle may settle calls and nothing else.
 func TestSettleToken(t *testing.T) {
 	s := sitetest.New(t)
 	send := func(scope token.Scope, path, body string) sitetest.Reply {
@@ -58,20 +61,20 @@ func TestSettleToken(t *testing.T) {
 		header.Set("Content-Type", "application/json")
 		return s.DoText(http.MethodPost, "/api/v1/"+path, body, header)
 	}
-	reserve := `{"keyId":"` + s.Keys.IDs["acme"] + `","cost":5}`
-	var reserved struct{ Reservation string }
-	if err := json.Unmarshal(
-		[]byte(send(token.Write, "reservations", reserve).Wants(t, http.StatusCreated).Body), &reserved,
-	); err != nil {
+	s.Keys.Save(func(set *policy.Set) {
+		set.Routes = []limits.Route{{Name: "chat", Match: []route.Pattern{{Path: "/chat"}}, Settle: true,
+			Cost: limits.Costs{Units: map[string]int64{limits.Cost: 5}}}}
+	})
+	secret := s.Keys.Secrets["acme"]
+	call, err := enforce.NewChecker(s.Keys.Client, sitetest.Pepper).Check(t.Context(), enforce.Call{
+		Kind: policy.APIKey, Subject: secret.ID(), Secret: secret, Route: route.Call{Path: "/chat"}}, nil)
+	if err != nil {
 		t.Fatal(err)
 	}
-	settle := `{"reservation":"` + reserved.Reservation + `","cost":0}`
+	settle := `{"reservation":"` + call.Settlement + `","cost":0}`
 	send(token.Read, "reservations/settle", settle).Wants(t, http.StatusForbidden, "Editor role required")
-	send(token.Settle, "reservations", reserve).Wants(
-		t, http.StatusForbidden, "may only settle reservations",
-	)
 	send(token.Settle, "keys/{acme}/revoke", `{"reason":"x"}`).Wants(
-		t, http.StatusForbidden, "may only settle reservations",
+		t, http.StatusForbidden, "may only settle calls",
 	)
 	send(token.Settle, "nothing", "").Wants(t, http.StatusForbidden)
 	send(token.Settle, "reservations/settle", settle).Wants(t, http.StatusOK, `"reserved":5`, `"actual":0`)

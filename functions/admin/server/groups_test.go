@@ -5,10 +5,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"tidegate/internal/enforce"
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/testing/sitetest"
 )
@@ -19,7 +17,7 @@ func withGroup(s *sitetest.Site) {
 	s.T.Helper()
 	s.Keys.Save(func(set *policy.Set) {
 		for i := range set.Plans {
-			set.Plans[i].PerGroup = []limiter.Limit{sitetest.Per(20, time.Hour)}
+			set.Plans[i].Limits = append(set.Plans[i].Limits, sitetest.Limit("20 per hour, each group"))
 		}
 	})
 	checker := enforce.NewChecker(s.Keys.Client, sitetest.Pepper)
@@ -37,7 +35,7 @@ func withGroup(s *sitetest.Site) {
 }
 
 // A group's page shows its keys and limits, and the pages of its keys link to it. A reset
-// deletes the counts of the group and keeps those of its keys.
+// sets the counts of the group to zero and keeps those of its keys.
 func TestGroupPages(t *testing.T) {
 	s := sitetest.New(t).Login()
 	withGroup(s)
@@ -88,14 +86,14 @@ func TestGroupOverridePages(t *testing.T) {
 func TestOwnKeyInGroup(t *testing.T) {
 	s := sitetest.New(t)
 	withGroup(s)
-	got := getOwnKey(s, withKey(s.Keys.Secrets["acme"].Reveal())).Wants(t, http.StatusOK, `"groupLimits":[{`,
+	got := getOwnKey(s, withKey(s.Keys.Secrets["acme"].Reveal())).Wants(t, http.StatusOK, `"who":"each group"`,
 		`"used":6,"remaining":14`)
 	if strings.Contains(got.Body, "bolt") || strings.Contains(got.Body, "corp") {
 		t.Errorf("got %s, want neither bolt nor corp in it", got.Body)
 	}
-	s.Keys.Save(func(set *policy.Set) { set.Plans[0].Mode = policy.Shadow })
+	s.Keys.Plan("free", sitetest.Limit("10 per 10 seconds"), sitetest.Limit("20 per hour, each group, shadow"))
 	got = getOwnKey(s, withKey(s.Keys.Secrets["acme"].Reveal())).Wants(t, http.StatusOK)
-	if strings.Contains(got.Body, "groupLimits") {
-		t.Errorf("got %s, want no limits in shadow mode", got.Body)
+	if strings.Contains(got.Body, "each group") {
+		t.Errorf("got %s, want no limits in shadow", got.Body)
 	}
 }

@@ -163,7 +163,7 @@ func (s *server) dispatch(w http.ResponseWriter, r *http.Request) {
 func forbidden(a auth.Actor) page.Problem {
 	if !a.CanView() {
 		return page.Problem{
-			Status: http.StatusForbidden, Heading: "This token may only settle reservations",
+			Status: http.StatusForbidden, Heading: "This token may only settle calls",
 			Advice: "Use a token with scope read or write.",
 		}
 	}
