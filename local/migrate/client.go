@@ -132,17 +132,23 @@ func (c *client) policy(ctx context.Context) (p policydoc.Policy, version string
 }
 
 // savePolicy saves a policy, or only validates it if dry is true. It returns the changes
-// as text.
+// as text, with the warnings about them, which it accepts.
 func (c *client) savePolicy(ctx context.Context, p policydoc.Policy, version, reason string, dry bool) (
 	changes string, err error,
 ) {
 	path := "/policy?dry_run=true"
 	header := http.Header{}
 	if !dry {
-		path = "/policy?reason=" + reason
+		path = "/policy?accept=true&reason=" + reason
 		header.Set("If-Match", version)
 	}
-	var answer struct{ Text string }
+	var answer struct {
+		Text     string
+		Warnings []string
+	}
 	_, err = c.call(ctx, http.MethodPut, path, header, p, &answer)
+	for _, warning := range answer.Warnings {
+		answer.Text += "Warning: " + warning + "\n"
+	}
 	return answer.Text, err
 }

@@ -220,7 +220,7 @@ func TestExistingPlans(t *testing.T) {
 	}
 	for _, want := range []string{"plan Basic: limits: 20 per 2 seconds, token bucket; ",
 		"Changes to the policy in force:\nnone",
-		"plan Basic (p2basic): limits: 7 per 2 seconds, token bucket; ", "Imported 0 keys"} {
+		"plan Basic (p2basic): limits: 7 per 2 seconds, token bucket, shadow; ", "Imported 0 keys"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("second run: want %s in %s", want, got)
 		}
