@@ -9,16 +9,12 @@ import (
 	"strings"
 )
 
-// LimitsForm returns the limits page's form with limits in their notation.
+// LimitsForm returns the limits page's form with limits in words.
 func LimitsForm(version int, limits ...string) url.Values {
-	v := url.Values{
-		"version": {fmt.Sprint(version)}, "action": {"save"}, "mode": {"enforce"}, "lasts": {"never"},
-		"reason": {"test"},
+	return url.Values{
+		"version": {fmt.Sprint(version)}, "action": {"save"}, "lasts": {"never"}, "reason": {"test"},
+		"limits": {strings.Join(limits, "\n")},
 	}
-	for i, text := range limits {
-		v.Set(fmt.Sprintf("limits[%d]", i), text)
-	}
-	return v
 }
 
 // With sets fields of a form, given as alternating names and values.

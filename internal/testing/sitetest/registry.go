@@ -3,6 +3,7 @@ package sitetest
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
+	"tidegate/internal/route"
 	"tidegate/internal/store"
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/waiting"
@@ -131,12 +133,12 @@ func (r *Registry) OverrideKey(name string, list ...limits.Limit) policy.Key {
 	})
 }
 
-// Use makes calls until limit i of the key has used[i] calls, and lists the key as denied
+// Use makes calls until limit i of the key, of the first, has used[i] calls, and lists the key as denied
 // and near a limit. Calls beyond the count of the next shorter limit are made before its
 // window.
 func (r *Registry) Use(name string, used ...int64) {
 	r.T.Helper()
-	states := r.states(name)
+	states := r.states(name)[:len(used)]
 	order := make([]int, len(states))
 	for i, l := range states {
 		order[i] = i
@@ -283,6 +285,24 @@ func Limit(words string) limits.Limit {
 		panic(err)
 	}
 	return l
+}
+
+// Route returns a route. cost is as in JSON; empty for none.
+func Route(name, cost string, match ...string) limits.Route {
+	r := limits.Route{Name: name}
+	if cost != "" {
+		if err := json.Unmarshal([]byte(cost), &r.Cost); err != nil {
+			panic(err)
+		}
+	}
+	for _, text := range match {
+		p, err := route.Parse(text)
+		if err != nil {
+			panic(err)
+		}
+		r.Match = append(r.Match, p)
+	}
+	return r
 }
 
 // UnregisteredCalls records calls of a caller without a record.
