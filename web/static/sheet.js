@@ -37,9 +37,9 @@ if (sheet) {
     // The property .action would return the buttons with the name action.
     load('POST', event.target.getAttribute('action'), event.target, event);
   });
-  // The Enter that opened the form may still be held down, and must not submit it.
+  // The Enter that opened the form may still be held down, and must not submit it or add lines.
   sheet.addEventListener('keydown', (event) => {
-    if (event.key === 'Enter' && event.repeat && !event.target.matches('textarea')) event.preventDefault();
+    if (event.key === 'Enter' && event.repeat) event.preventDefault();
   });
   sheet.addEventListener('click', (event) => {
     const cancel = event.target.closest('.actions a.plain');

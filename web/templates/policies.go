@@ -6,13 +6,14 @@ type PoliciesPage struct {
 	Version    string
 	Plans      []PlanRow
 	Routes     []RouteRow
-	Shared     []Fact
+	Limits     []string // of all callers
+	Everyone   []Fact   // what else applies to all callers
 	Audit      string
 	Export     string // address of the policy file
 	Import     string // address of the form that imports a policy file; empty for viewers
 	NewPlan    string // addresses of forms; empty for viewers
 	NewRoute   string
-	EditShared string
+	EditAll    string
 	Unfinished bool   // the last save did not reach every shard
 	Sync       string // address that completes the save
 }

@@ -17,6 +17,7 @@ import (
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/audit"
 	"tidegate/internal/enforce"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
 	"tidegate/web/templates"
@@ -131,7 +132,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 // plainCall returns the result for a call that falls under no route.
 func plainCall(r enforce.Result) enforce.Result {
 	r.Limits = slices.DeleteFunc(slices.Clone(r.Limits), func(l enforce.LimitState) bool {
-		return l.On != "" || l.Unread
+		return l.On != "" || l.Unread || l.Unit != limits.Cost && l.Unit != limits.Calls
 	})
 	return r
 }

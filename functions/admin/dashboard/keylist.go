@@ -209,9 +209,14 @@ func (d *dashboard) keyRow(s app.Subject) templates.KeyRow {
 		row.Tags = append(row.Tags, page.Clip(tag, policy.MaxTagLen))
 	}
 	for _, l := range s.Limits {
-		if !l.Unread {
-			row.Windows = append(row.Windows, wording.Window(l))
+		if l.Unread {
+			continue
 		}
+		w := wording.Window(l)
+		if l.Shared() {
+			w.Marks = append(w.Marks, w.For)
+		}
+		row.Windows = append(row.Windows, w)
 	}
 	return row
 }

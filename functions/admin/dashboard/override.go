@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"tidegate/functions/admin/app"
@@ -138,7 +139,10 @@ func (d *dashboard) putOverride(w http.ResponseWriter, r *http.Request, view ove
 
 func (d *dashboard) renderOverride(w http.ResponseWriter, r *http.Request, status int, o overridePage) error {
 	name := page.Clip(o.key.Name, page.MaxName)
-	lead := []string{"For this key only. Applies from the next check. Counts are kept."}
+	lead := []string{"For this caller only. Applies from the next check. Counts are kept."}
+	if o.key.Kind == policy.APIKey {
+		lead[0] = strings.Replace(lead[0], "caller", "key", 1)
+	}
 	if last, err := d.lastDenial(r.Context(), o.set, o.key); err != nil {
 		return page.Failed("read denials", err)
 	} else if last != "" {

@@ -84,7 +84,7 @@ func (d *pages) showPolicies(w http.ResponseWriter, r *http.Request) error {
 		return page.Failed("count keys", err)
 	}
 	p := templates.PoliciesPage{
-		Page: d.Page(r, "Policies"), Version: page.Number(set.Version), Shared: allCallersFacts(set),
+		Page: d.Page(r, "Policies"), Version: page.Number(set.Version), Limits: policydoc.Each(set.Limits), Everyone: allCallersFacts(set),
 		Audit: d.Path("/audit?subject=" + policyset.SetID), Export: d.Path("/policies.yaml"),
 	}
 	for _, plan := range set.Plans {
@@ -101,7 +101,7 @@ func (d *pages) showPolicies(w http.ResponseWriter, r *http.Request) error {
 	if page.CanEdit(r) {
 		p.NewPlan = d.Path("/policies/plans/new")
 		p.NewRoute = d.Path("/policies/routes/new")
-		p.EditShared = d.Path("/policies/all")
+		p.EditAll = d.Path("/policies/all")
 		p.Import = d.Path("/policies/import")
 		if p.Unfinished {
 			p.Sync = d.Path("/policies/sync")
@@ -188,7 +188,7 @@ func limitsOn(set *policy.Set, name string) []string {
 	return texts
 }
 
-// allCallersFacts describes what applies to all callers.
+// allCallersFacts describes what else than limits applies to all callers.
 func allCallersFacts(s *policy.Set) []templates.Fact {
 	addresses := func(list []netip.Prefix) string {
 		return page.Clip(policydoc.PrefixText(list), wording.MaxText)
@@ -197,7 +197,6 @@ func allCallersFacts(s *policy.Set) []templates.Fact {
 		return cmp.Or(page.Clip(plan, page.MaxName), "none: calls are refused")
 	}
 	return []templates.Fact{
-		{Name: "Limits", Value: wording.OrNone(policydoc.LimitsText(s.Limits))},
 		{Name: "Refused addresses", Value: wording.OrNone(addresses(s.Deny))},
 		{Name: "Allowed addresses", Value: cmp.Or(addresses(s.Allow), "all")},
 		{Name: "Exempt addresses", Value: wording.OrNone(addresses(s.Exempt))},

@@ -27,6 +27,8 @@ func Applied(l enforce.LimitState, plan string, now time.Time) templates.Applied
 // unread says why the state of a limit is not known.
 func unread(l enforce.LimitState) string {
 	switch apart := l.Who == limits.EachAddress || l.Param != "" || l.Who == limits.CallerPattern; {
+	case l.CountsOnly:
+		return "Goes on counting."
 	case apart && l.Count.Value == "" && l.Count.Pattern == "":
 		return "Counted apart for " + l.For() + "."
 	}
