@@ -12,9 +12,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"tidegate/functions/admin/dashboard"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
-	routing "tidegate/internal/route"
 	"tidegate/internal/testing/sitetest"
 )
 
@@ -23,22 +22,23 @@ func busyKeys(t testing.TB) *sitetest.Registry {
 	keys := sitetest.NewRegistry(t, "acme", "bolt")
 	keys.Save(func(s *policy.Set) {
 		s.Plans = append(s.Plans, policy.Plan{
-			Name:   "pro",
-			Limits: []limiter.Limit{sitetest.Per(100, 10*time.Second), sitetest.Per(1000, 10*time.Minute)},
-			Mode:   policy.Shadow, Degraded: policy.Local, Share: 20,
+			Name: "pro",
+			Limits: []limits.Limit{sitetest.Limit("100 per 10 seconds, shadow"),
+				sitetest.Limit("1,000 per 10 minutes, notify at 80 %, shadow")},
+			Degraded: policy.Local, Share: 20,
 		})
-		s.Routes = []policy.Route{
-			{Name: "search", Pattern: routing.Pattern{API: "abcdef1234", Stage: "prod", Method: "GET",
-				Path: "/search"}, Cost: 5,
-				PerKey: []limiter.Limit{sitetest.Per(20, time.Minute)}},
-			{
-				Name: "all orders", Pattern: routing.Pattern{Path: "/orders/{proxy+}"}, Cost: 1,
-				Shared: []limiter.Limit{sitetest.Per(10_000, time.Minute)},
-			},
-			{Name: strings.Repeat("long-", 19),
-				Pattern: routing.Pattern{Path: "/" + strings.Repeat("segment", 30)}, Cost: 2, Settle: true},
+		s.Routes = []limits.Route{
+			sitetest.Route("search", "5", "abcdef1234/prod GET /search"),
+			sitetest.Route("orders", "", "/orders/{proxy+}"),
+			sitetest.Route("chat", `{"input":500,"output":800}`, "POST /rooms/{room}"),
+			sitetest.Route(strings.Repeat("long-", 19), "2", "/"+strings.Repeat("segment", 30)),
 		}
-		s.PerIP = policy.Scope{Limits: []limiter.Limit{sitetest.Per(600, time.Minute)}}
+		s.Routes[3].Settle = true
+		for _, text := range []string{"20 per minute, on search, each caller",
+			"10,000 per minute, on orders, together", "600 per minute, each address",
+			"5 per second, on chat, each caller and {room}", "8,000 output per minute, each caller"} {
+			s.Limits = append(s.Limits, sitetest.Limit(text))
+		}
 		s.Deny = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24"),
 			netip.MustParsePrefix("2001:db8:1234:5678::/64")}
 	})
@@ -47,13 +47,13 @@ func busyKeys(t testing.TB) *sitetest.Registry {
 		keys.CreateKey(name, "pro")
 		keys.Called(name, time.Now().Add(-time.Duration(i)*time.Minute), 30+i, 3*i)
 	}
-	limits := []limiter.Limit{sitetest.Per(500, time.Minute)}
+	list := []limits.Limit{sitetest.Per(500, time.Minute)}
 	keys.UpdateKey("customer-0", func(k *policy.Key) {
-		k.Override = &policy.Override{Limits: limits, Until: time.Now().Add(3 * time.Hour),
+		k.Override = &policy.Override{Limits: list, Until: time.Now().Add(3 * time.Hour),
 			Reason: "launch day"}
 	})
 	keys.UpdateKey("customer-1", func(k *policy.Key) {
-		k.Override = &policy.Override{Limits: limits, Until: time.Now().Add(-time.Hour),
+		k.Override = &policy.Override{Limits: list, Until: time.Now().Add(-time.Hour),
 			Reason: strings.Repeat("reason", 30)}
 	})
 	keys.UpdateKey("customer-2", func(k *policy.Key) {
@@ -73,7 +73,7 @@ func typeIn(field, text string) chromedp.Action[chromedp.Void] {
 	return chromedp.SetValue(chromedp.CSS("#"+field), text)
 }
 
-// makeGroup puts keys into the group corp, gives every plan a limit per group, and
+// makeGroup puts keys into the group corp, gives every plan a limit of each group, and
 // records a denial of the first key.
 func makeGroup(s *sitetest.Site, names ...string) {
 	s.T.Helper()
@@ -82,11 +82,11 @@ func makeGroup(s *sitetest.Site, names ...string) {
 	}
 	s.Keys.Save(func(set *policy.Set) {
 		for i := range set.Plans {
-			set.Plans[i].PerGroup = []limiter.Limit{sitetest.Per(20, time.Hour)}
 			set.Plans[i].Limits[0].Shadow = true
+			set.Plans[i].Limits = append(set.Plans[i].Limits, sitetest.Limit("20 per hour, each group"))
 		}
 	})
-	d := sampleDenial("20 per hour")
+	d := sampleDenial("20 per hour each group")
 	d.Group = "corp"
 	denyAt(s, names[0], time.Now(), d)
 }
@@ -128,7 +128,7 @@ func adminPages() []pageState {
 		{"keys closest to a limit", "/keys?order=closest", "", nil},
 		{"plan preview", "/policies/plans/2/edit", "", func(v *sitetest.Visit) {
 			v.Act(
-				typeIn("limits-0", "7 per minute"), typeIn("reason", "r"), send("preview"),
+				typeIn("limits", "7 per minute"), typeIn("reason", "r"), send("preview"),
 				chromedp.WaitVisible(chromedp.CSS("#preview-title")),
 				// at the end of the form its bar covers no part of a target
 				chromedp.Evaluate[chromedp.Void]("scrollTo(0, document.body.scrollHeight)"),
@@ -137,17 +137,21 @@ func adminPages() []pageState {
 		{"plan conflict", "/policies/plans/2/edit", "409", func(v *sitetest.Visit) {
 			v.Keys.Plan("meanwhile", sitetest.Per(1000, time.Hour))
 			v.Act(
-				typeIn("limits-0", "7 per minute"), typeIn("reason", "r"), send("save"),
+				typeIn("limits", "7 per minute"), typeIn("reason", "r"), send("save"),
 				chromedp.WaitVisible(chromedp.CSS(".conflict")),
 			)
 		}},
-		{"rule tie", "/policies/rules/new", "422", func(v *sitetest.Visit) {
-			v.Act(typeIn("name", "tie"), typeIn("path", "/orders/{more+}"),
-				typeIn("reason", "r"), send("save"),
-				chromedp.WaitVisible(chromedp.CSS("#path-error")))
+		{"route tie", "/policies/routes/new", "422", func(v *sitetest.Visit) {
+			v.Act(typeIn("name", "tie"), typeIn("match", "POST /rooms/{other}"),
+				typeIn("cost", "3 input"), typeIn("reason", "r"), send("save"),
+				chromedp.WaitVisible(chromedp.CSS("#cost-error")))
 		}},
-		{"delete rule", "/policies/rules/delete?rule=search", "", nil},
-		{"shared", "/policies/shared", "", nil},
+		{"delete route", "/policies/routes/delete?route=search", "", nil},
+		{"route", "/policies/routes/edit?route=chat", "", nil},
+		{"all callers with an error", "/policies/all", "422", func(v *sitetest.Visit) {
+			v.Act(typeIn("limits", "600 per minute, each address\n5 per second, each ip"),
+				typeIn("reason", "r"), send("save"), chromedp.WaitVisible(chromedp.CSS("#limits-lines .wrong")))
+		}},
 		{"import preview", "/policies/import", "422", func(v *sitetest.Visit) {
 			v.Act(typeIn("yaml", "plans: []"), send("save"),
 				chromedp.WaitVisible(chromedp.CSS("#preview-title")))
@@ -213,16 +217,16 @@ func TestBrowserOverrideByKeyboard(t *testing.T) {
 	tabUntil(hasText("Override limits"))
 	// The script moves the focus to the field after the form is in the sheet.
 	v.Press(kb.Enter)
-	v.Act(chromedp.WaitReady(chromedp.CSS("#limits-0:focus")))
+	v.Act(chromedp.WaitReady(chromedp.CSS("#limits:focus")))
 	held := func(stroke *input.DispatchKeyEventParams) { stroke.AutoRepeat = new(true) }
 	v.Press(kb.Enter, held) // must not submit the form
-	tabUntil(hasID("limits-0"))
+	tabUntil(hasID("limits"))
 	v.Act(chromedp.Evaluate[chromedp.Void](`document.activeElement.select()`), chromedp.KeyEvent("25 per 10 seconds"))
 	tabUntil(hasID("reason"))
 	v.Act(chromedp.KeyEvent("by keyboard"))
 	v.Press(kb.Enter)
 	v.Act(chromedp.WaitVisible(chromedp.CSS(".notice.good")))
-	if o := v.Keys.Key("bolt").Override; o == nil || o.Limits[0] != sitetest.Per(25, 10*time.Second) ||
+	if o := v.Keys.Key("bolt").Override; o == nil || !o.Limits[0].Equal(sitetest.Per(25, 10*time.Second)) ||
 		o.Reason != "by keyboard" {
 		t.Fatalf("saved override %+v, want 25 per 10 seconds", o)
 	}
@@ -260,12 +264,12 @@ func TestBrowserBulkWithoutScript(t *testing.T) {
 	}
 	v.Open("/policies/plans/1/edit")
 	v.Act(
-		typeIn("limits-0", "11 per minute"), typeIn("reason", "more"), send("save"),
+		typeIn("limits", "11 per minute"), typeIn("reason", "more"), send("save"),
 		chromedp.WaitVisible(chromedp.CSS("#toasts form button")),
 	)
 	v.Act(chromedp.Click(chromedp.CSS("#toasts form button")))
 	v.WaitAcross(`document.body.textContent.includes(" undone.")`)
-	if p, _ := v.Set().PlanByNumber(1); p.Limits[0] != sitetest.Per(10, 10*time.Second) {
+	if p, _ := v.Set().PlanByNumber(1); !p.Limits[0].Equal(sitetest.Per(10, 10*time.Second)) {
 		t.Errorf("after the undo: %+v, want 10 per 10 seconds", p)
 	}
 	v.NoConsoleErrors("")
@@ -330,8 +334,8 @@ func TestBrowserLimitsDialog(t *testing.T) {
 		func() { v.Act(chromedp.Click(chromedp.CSS("#sheet .actions .plain"))) },
 	} {
 		openSheet(v, "bolt")
-		if got := sitetest.Eval[string](v, `document.activeElement.id`); got != "limits-0" {
-			t.Errorf("in the dialog the focus is on %q, want limits-0", got)
+		if got := sitetest.Eval[string](v, `document.activeElement.id`); got != "limits" {
+			t.Errorf("in the dialog the focus is on %q, want limits", got)
 		}
 		closeDialog()
 		v.Wait(`!document.getElementById("sheet").open && sameDocument`)
@@ -343,10 +347,10 @@ func TestBrowserLimitsDialog(t *testing.T) {
 	}
 	openSheet(v, "bolt")
 	v.Act(
-		typeIn("limits-0", "many"), send("save"),
-		chromedp.WaitVisible(chromedp.CSS("#limits-0-error")),
+		typeIn("limits", "many"), send("save"),
+		chromedp.WaitVisible(chromedp.CSS("#limits-lines .wrong")),
 	)
-	v.Retype("#limits-0", "33 per 10 seconds")
+	v.Retype("#limits", "33 per 10 seconds")
 	v.Act(
 		typeIn("reason", "in a dialog"), send("preview"),
 		chromedp.WaitVisible(chromedp.CSS("#sheet #preview-title")),
@@ -356,7 +360,7 @@ func TestBrowserLimitsDialog(t *testing.T) {
 	}
 	v.Act(send("save"), chromedp.WaitVisible(chromedp.CSS(".notice.good")))
 	at, o := sitetest.Eval[string](v, `location.pathname`), v.Keys.Key("bolt").Override
-	if at != "/keys/"+v.Keys.IDs["bolt"] || o == nil || o.Limits[0] != sitetest.Per(33, 10*time.Second) {
+	if at != "/keys/"+v.Keys.IDs["bolt"] || o == nil || !o.Limits[0].Equal(sitetest.Per(33, 10*time.Second)) {
 		t.Errorf("the save opened %s with the override %+v, want the key with 33 per 10 seconds", at, o)
 	}
 	v.NoConsoleErrors("422")

@@ -11,7 +11,6 @@ import (
 	"tidegate/functions/admin/server"
 	"tidegate/internal/crossing"
 	"tidegate/internal/enforce"
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/telemetry"
 	"tidegate/internal/testing/sitetest"
@@ -22,18 +21,15 @@ import (
 // and 80 % of a limit of all callers.
 func crossLimits(s *sitetest.Site, name string) {
 	id, now := s.Keys.IDs[name], time.Now()
-	month := limiter.Limit{Requests: 100_000, Calendar: limiter.Month, Algorithm: limiter.FixedWindow}
+	month, shared := sitetest.Limit("100,000 per calendar month"), sitetest.Limit("90,000 per hour, on search, together")
 	log := crossing.NewStore(s.Keys.Client, slog.New(slog.DiscardHandler))
 	for i, x := range []enforce.Crossing{
-		{Usage: limiter.Usage{Limit: month, Remaining: 50_000, Reset: time.Hour}, Scope: policy.ScopeKey,
-			Subject: id, Percent: 50},
-		{Usage: limiter.Usage{Limit: month, Remaining: 0, Reset: time.Hour}, Scope: policy.ScopeKey,
-			Subject: id, Percent: 100},
-		{Usage: limiter.Usage{Limit: month, Remaining: 20_000, Reset: time.Hour}, Scope: policy.ScopeRouteAll,
-			Subject: policy.RouteID("search"), Percent: 80},
+		{Limit: month, Used: 50_000, Subject: id, Percent: 50, Reset: time.Hour},
+		{Limit: month, Used: 100_000, Subject: id, Percent: 100, Reset: time.Hour},
+		{Limit: shared, Used: 72_000, Subject: "search", Percent: 80, Reset: time.Hour},
 	} {
 		x.At = now.Add(time.Duration(i-5) * time.Second)
-		log.Report(s.T.Context(), crossing.Call{KeyID: id, KeyName: "as it was", Plan: "free", Rule: "search",
+		log.Report(s.T.Context(), crossing.Call{KeyID: id, KeyName: "as it was", Plan: "free", Route: "search",
 			Kind: policy.APIKey}, []enforce.Crossing{x})
 	}
 }
@@ -45,11 +41,11 @@ func TestAlerts(t *testing.T) {
 	s.Get("/alerts").Wants(t, http.StatusOK, "No alerts")
 	crossLimits(s, "acme")
 	s.Get("/alerts").Wants(t, http.StatusOK, ">acme<", "100,000 per calendar month", "50 %",
-		"<strong>100 %</strong>", "100,000 of 100,000", "all callers, rule search</span>",
-		"80,000 of 100,000")
+		"<strong>100 %</strong>", "100,000 of 100,000", "90,000 per hour on search together",
+		"72,000 of 90,000")
 	ofAcme := s.Get("/alerts?key={acme}")
 	ofAcme.Wants(t, http.StatusOK, "<strong>100 %</strong>", "Clear")
-	if strings.Contains(ofAcme.Body, "80,000 of 100,000") {
+	if strings.Contains(ofAcme.Body, "72,000 of 90,000") {
 		t.Error("the alerts of one key include a limit of all callers")
 	}
 	s.Get("/alerts?key={bolt}").Wants(t, http.StatusOK, "No alerts")

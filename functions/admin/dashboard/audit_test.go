@@ -218,7 +218,7 @@ func TestRevertPolicies(t *testing.T) {
 	address := revertLink(s, "/audit?subject=policy")
 	s.Get(address).Wants(t, http.StatusOK, "plan extra", "5 per minute")
 	s.Post(address, fields("version", "3", "reason", "needed")).Wants(t, http.StatusSeeOther)
-	if p, known := s.Set().Plan("extra"); !known || p.Limits[0] != sitetest.Per(5, time.Minute) {
+	if p, known := s.Set().Plan("extra"); !known || !p.Limits[0].Equal(sitetest.Per(5, time.Minute)) {
 		t.Errorf("got plans %+v, want the plan extra with 5 per minute", s.Set().Plans)
 	}
 }

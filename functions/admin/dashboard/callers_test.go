@@ -98,7 +98,7 @@ func TestAdoptToken(t *testing.T) {
 		}
 		return c
 	}
-	if c := check(); !c.Allowed || c.Limits[0].Limit != sitetest.Per(10, 10*time.Second) {
+	if c := check(); !c.Allowed || !c.Limits[0].Limit.Equal(sitetest.Per(10, 10*time.Second)) {
 		t.Fatalf("before the override: %+v, want allowed by the plan free", c)
 	}
 	form := adoptFields("issuer", "https://issuer.example/", "holder", "ada")
@@ -107,8 +107,8 @@ func TestAdoptToken(t *testing.T) {
 		t.Fatalf("redirects to %s, want the form of the override", to)
 	}
 	s.Get("/keys/"+id+"/limits").Wants(
-		t, http.StatusOK, "Ada at the bank", "Overrides the default limits for this caller only.",
-		`value="10 per 10 seconds"`,
+		t, http.StatusOK, "Ada at the bank", "For this caller only.",
+		">10 per 10 seconds</textarea>",
 	)
 	s.Get("/keys/"+id).Wants(t, http.StatusOK, "Plan: named by the token, otherwise free.",
 		"token, no API key")

@@ -43,8 +43,8 @@ func TestDenialsOfOneMinute(t *testing.T) {
 	s := sitetest.New(t).Login()
 	at := time.Now().UTC().Add(-3 * time.Hour).Truncate(time.Minute)
 	denyAt(s, "acme", at.Add(12*time.Second), sampleDenial("10 per 10 s"))
-	denyAt(s, "acme", at.Add(-10*time.Minute), sampleDenial("7 per 1 day"))
-	denyAt(s, "bolt", at.Add(13*time.Second), sampleDenial("3 per 1 hour"))
+	denyAt(s, "acme", at.Add(-10*time.Minute), sampleDenial("7 per day"))
+	denyAt(s, "bolt", at.Add(13*time.Second), sampleDenial("3 per hour"))
 
 	live := s.Refresh("/denials?live=5").Wants(t, http.StatusOK, "10 per 10 s", `data-live="5"`).Body
 	if strings.Contains(live, "<form") {
@@ -64,7 +64,7 @@ func TestDenialsOfOneMinute(t *testing.T) {
 		}
 	}
 	s.Get("/denials").Wants(t, http.StatusOK, "10 per 10 s", "7 per day", "3 per hour")
-	s.Get("/denials?limit=3+per+1+hour").Wants(t, http.StatusOK, "3 per hour")
+	s.Get("/denials?limit=3+per+hour").Wants(t, http.StatusOK, "3 per hour")
 	s.Get("/denials?cause=ban").Wants(t, http.StatusOK, "No denials")
 	secret := s.Keys.Secrets["acme"].Reveal()
 	pasted := s.Get("/denials?key="+secret).Wants(t, http.StatusUnprocessableEntity,
@@ -90,22 +90,22 @@ func TestSummaryOfDenials(t *testing.T) {
 		denyAt(s, "acme", at.Add(time.Duration(i/4)*time.Minute+time.Duration(i)*time.Second),
 			sampleDenial("10 per 10 s"))
 	}
-	other := sampleDenial("ip 3 per 1 hour")
+	other := sampleDenial("3 per hour each address")
 	other.Method, other.Path, other.Rule = "POST", "/carts", "carts"
 	for i := range 5 {
 		denyAt(s, "bolt", at.Add(-time.Duration(i)*time.Hour), other)
 	}
 
 	got := s.Get("/denials").Wants(t, http.StatusOK, "17 denied, at most 13 in 15\u00a0min.",
-		`<option value="ip 3 per 1 hour">3 per hour, each address</option>`, `<option value="POST /carts">`,
+		`<option value="3 per hour each address">3 per hour each address</option>`, `<option value="POST /carts">`,
 		`<option value="free">free</option>`)
 	for link, cells := range map[string]string{
-		"/denials?limit=10+per+10+s":              "10 per 10 s 12 70 %",
-		"/denials?limit=ip+3+per+1+hour":          "3 per hour, each address 5 29 %",
-		"/denials?key={acme}":                     "acme 12 70 %",
-		"/denials?key={bolt}":                     "bolt 5 29 %",
-		"/denials?route=POST+%2Fcarts":            "POST /carts 5 29 %",
-		"/denials?route=GET+%2Forders%2F%7Bid%7D": "GET /orders/{id} 12 70 %",
+		"/denials?limit=10+per+10+s":             "10 per 10 s 12 70 %",
+		"/denials?limit=3+per+hour+each+address": "3 per hour each address 5 29 %",
+		"/denials?key={acme}":                    "acme 12 70 %",
+		"/denials?key={bolt}":                    "bolt 5 29 %",
+		"/denials?call=POST+%2Fcarts":            "POST /carts 5 29 %",
+		"/denials?call=GET+%2Forders%2F%7Bid%7D": "GET /orders/{id} 12 70 %",
 	} {
 		if !strings.Contains(got.Body, `href="`+link+`"`) {
 			t.Errorf("no value links to %s", link)
@@ -120,30 +120,30 @@ func TestSummaryOfDenials(t *testing.T) {
 		t.Error("the denials of acme include those of bolt")
 	}
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "/denials?key={acme}&amp;limit=10+per+10+s")
-	s.Get("/denials?route=POST+/carts&plan=free").Wants(t, http.StatusOK, "5 denied",
-		`aria-label="Remove Plan: free"`, `href="/denials?route=POST+%2Fcarts"`)
+	s.Get("/denials?call=POST+/carts&plan=free").Wants(t, http.StatusOK, "5 denied",
+		`aria-label="Remove Plan: free"`, `href="/denials?call=POST+%2Fcarts"`)
 	s.Get("/denials?range=1h").Wants(t, http.StatusOK, "No denials")
 }
 
-// 10 calls that passed and that limits in shadow mode would have denied, beside 3 denials.
+// 10 calls that passed and that limits in shadow would have denied, beside 3 denials.
 // Each list has only its own calls, with
 // key, limit and time, and no tile counts the others as denied.
 func TestDenialsOfLimitsOnTrial(t *testing.T) {
 	s := sitetest.New(t).Login()
 	at := time.Now().UTC().Add(-20 * time.Minute).Truncate(time.Minute)
 	for i := range 10 {
-		d := sampleDenial("5 per 1 hour")
+		d := sampleDenial("5 per hour")
 		o := usage.Outcome{Subject: s.Keys.IDs["acme"], Registered: true, Cost: 1,
 			Time: at.Add(time.Duration(i) * time.Minute), Verdict: usage.ShadowDenied}
 		d.Cause = cause.Shadow
 		if i >= 6 {
-			d.Limit, d.RetryAfter = "2 per 1 hour", 0 // the call costs more
+			d.Limit, d.RetryAfter = "2 per hour", 0 // the call costs more
 		}
 		o.Trials = []denylog.Denial{d}
 		s.Keys.Record(o)
 	}
 	for range 3 {
-		denyAt(s, "bolt", at, sampleDenial("7 per 1 day"))
+		denyAt(s, "bolt", at, sampleDenial("7 per day"))
 	}
 	for _, c := range []struct{ path, has, hasNot string }{
 		{"/denials", "3 denied, at most 3 in", "5 per hour"},
@@ -158,10 +158,10 @@ func TestDenialsOfLimitsOnTrial(t *testing.T) {
 	s.Get("/denials?cause=would-block").Wants(t, http.StatusOK, "acme", "5 per hour", "2 per hour",
 		at.Format("15:04:05"), "These calls passed.", "Would be denied by",
 		`aria-label="Remove Cause: Would block"`)
-	s.Get("/denials.csv?cause=shadow").Wants(t, http.StatusOK, ",shadow,2 per 1 hour,", ",never,")
+	s.Get("/denials.csv?cause=shadow").Wants(t, http.StatusOK, ",shadow,2 per hour,", ",never,")
 	s.Get("/denials?cause=shadow").Wants(t, http.StatusOK, "never: the limit is below the call&#39;s cost")
 	if tiles := sitetest.InWords(s.Get("/?range=1h").Body); !strings.Contains(tiles, "Blocked 3 23 %") ||
-		!strings.Contains(tiles, "Would block 10 by limits in shadow mode") {
+		!strings.Contains(tiles, "Would block 10 by limits in shadow") {
 		t.Error("the tiles of Overview do not have 3 blocked calls and 10 that would be")
 	}
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "None in the last 24 hours",
@@ -183,7 +183,7 @@ func TestDenialsOfAMinuteAreFolded(t *testing.T) {
 		d.RetryAfter = time.Duration(9-i) * time.Second
 		denyAt(s, "acme", at.Add(time.Duration(i)*time.Second), d)
 	}
-	denyAt(s, "acme", at.Add(5*time.Second), sampleDenial("7 per 1 day"))
+	denyAt(s, "acme", at.Add(5*time.Second), sampleDenial("7 per day"))
 	got := s.Get("/denials").Wants(t, http.StatusOK, "9 calls in this minute", "request-0", "request-2",
 		"and 5 more", "9.0 s")
 	if rows := strings.Count(got.Body, `data-label="Denied by"`); rows != 2 {
@@ -269,7 +269,7 @@ func TestFiltersTakeLongNames(t *testing.T) {
 	s.Keys.UpdateKey("acme", func(k *policy.Key) { k.Name, k.Plan = long, long })
 	name := url.QueryEscape(long)
 	for _, path := range []string{
-		"/audit?subject=", "/audit.csv?subject=", "/denials?key=", "/denials?plan=", "/denials?rule=",
+		"/audit?subject=", "/audit.csv?subject=", "/denials?key=", "/denials?plan=", "/denials?route=",
 		"/denials.csv?plan=",
 	} {
 		s.Get(path+name).Wants(t, http.StatusOK)

@@ -8,11 +8,9 @@ import (
 	"time"
 
 	"tidegate/functions/admin/server"
-	"tidegate/internal/answer"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/proxies"
-	"tidegate/internal/route"
 	"tidegate/internal/testing/sitetest"
 )
 
@@ -36,23 +34,16 @@ func TestKeyResponseIgnoresAllowList(t *testing.T) {
 // Explain asks for an address only if one matters to the call.
 func TestExplainAsksForAnAddress(t *testing.T) {
 	s := sitetest.New(t).Login()
-	const asked, call = "Client address unknown: limits per address and address lists are left out.",
+	const asked, call = "Client address unknown: limits of each address and address lists are left out.",
 		"/explain?key=bolt&path=/orders"
 	if strings.Contains(s.Get(call).Wants(t, http.StatusOK).Body, "Client address") {
-		t.Error("without limits per address the page asks for one")
+		t.Error("without limits of each address the page asks for one")
 	}
-	perIP := []limiter.Limit{sitetest.Per(5, time.Minute)}
 	s.Keys.Save(func(set *policy.Set) {
-		orders, _ := route.Parse("/orders")
-		set.Routes = []policy.Route{{Name: "orders", Pattern: orders, Cost: 1, PerIP: perIP}}
+		set.Limits = []limits.Limit{sitetest.Limit("5 per minute, each address")}
 	})
 	s.Get(call).Wants(t, http.StatusOK, asked)
 	s.Get(call+"&address=192.0.2.1").Wants(t, http.StatusOK, "Client address 192.0.2.1", "5 per minute")
-	if strings.Contains(s.Get("/explain?key=bolt&path=/").Wants(t, http.StatusOK).Body, "Client address") {
-		t.Error("for a call without limits per address the page asks for one")
-	}
-	s.Keys.Save(func(set *policy.Set) { set.PerIP.Limits = perIP })
-	s.Get("/explain?key=bolt&path=/").Wants(t, http.StatusOK, asked)
 }
 
 // A call that costs more than an override can ever admit gets what the check function
@@ -61,11 +52,11 @@ func TestExplainWhatNeverPasses(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.OverrideKey("bolt", sitetest.Per(5, time.Minute))
 	s.Keys.Save(func(set *policy.Set) {
-		set.Routes = []policy.Route{{Name: "dear", Pattern: route.Pattern{Path: "/dear"}, Cost: 8}}
-		set.Global.Limits = []limiter.Limit{sitetest.Per(900, time.Minute)}
+		set.Routes = []limits.Route{sitetest.Route("dear", "8", "/dear")}
+		set.Limits = []limits.Limit{sitetest.Limit("900 per minute, together")}
 	})
 	got := s.Get("/explain?key=bolt&path=/dear").Wants(t, http.StatusOK, "the call costs 8, more than",
-		"quota-exceeded", answer.Impossible().Detail, "never")
+		"quota-exceeded", "never")
 	if strings.Contains(got.Body, "Retry-After: ") || strings.Contains(got.Body, "RateLimit: ") {
 		t.Error("got fields that say when to retry")
 	}

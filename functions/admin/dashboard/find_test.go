@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"tidegate/internal/cause"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
-	"tidegate/internal/route"
 	"tidegate/internal/testing/sitetest"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/denylog"
@@ -43,8 +43,7 @@ func TestFind(t *testing.T) {
 	s.Keys.CreateKey("my-acme", "acme rates")
 	s.Keys.CreateKey("<b>&x", "free")
 	s.Keys.Save(func(set *policy.Set) {
-		set.Routes = []policy.Route{{Name: "slow", Cost: 5,
-			Pattern: route.Pattern{Method: "GET", Path: "/orders/{id}"}}}
+		set.Routes = []limits.Route{sitetest.Route("slow", "5", "GET /orders/{id}")}
 	})
 	const request = "0b2a7d6c-3b52-4d7e-9f11-5a5f0c1d2e3f"
 	caller := strings.Repeat("a", 21) + "_"
@@ -53,8 +52,8 @@ func TestFind(t *testing.T) {
 		"ACME": {"acme /keys/{acme}", "my-acme /keys/{my-acme}", "Acme-fleet (1 key) /groups/Acme-fleet",
 			"acme rates /policies/plans/2"},
 		"acme rates":             {"acme rates /policies/plans/2"},
-		"SLOW":                   {"slow /policies/rules/edit?rule=slow"},
-		"get /ord":               {"slow /policies/rules/edit?rule=slow"},
+		"SLOW":                   {"slow /policies/routes/edit?route=slow"},
+		"get /ord":               {"slow /policies/routes/edit?route=slow"},
 		" " + s.Keys.IDs["bolt"]: {"bolt /keys/{bolt}"},
 		"<b>":                    {"<b>&x /keys/{<b>&x}"},
 		"denial":                 {"Denials /denials"},
@@ -83,8 +82,8 @@ func TestFind(t *testing.T) {
 	}
 	s.Get("/search?q=nobody").Wants(t, http.StatusOK, "No results")
 	s.LoginAs(sitetest.Viewer)
-	if got := findAll(s, "slow"); !slices.Equal(got, []string{"slow /policies#rules"}) {
-		t.Errorf("a viewer who looks for a rule finds %q", got)
+	if got := findAll(s, "slow"); !slices.Equal(got, []string{"slow /policies#routes"}) {
+		t.Errorf("a viewer who looks for a route finds %q", got)
 	}
 	for _, text := range []string{"", "create", "import"} {
 		if all := strings.Join(findAll(s, text), ", "); strings.Contains(all, "Create") ||

@@ -87,16 +87,16 @@ func TestBrowserSheetAsks(t *testing.T) {
 		`window.asked = 0; window.confirm = () => { asked++; return answer }`))
 	open := func() {
 		v.Act(chromedp.Click(chromedp.CSS("a[data-sheet]")),
-			chromedp.WaitVisible(chromedp.CSS("#sheet #limits-0")))
+			chromedp.WaitVisible(chromedp.CSS("#sheet #limits")))
 	}
 	open()
 	v.Press(kb.Escape)
 	v.Wait(`!sheet.open && asked === 0`)
 	open()
-	v.Retype("#sheet #limits-0", "7 per minute")
+	v.Retype("#sheet #limits", "7 per minute")
 	v.Act(chromedp.Evaluate[chromedp.Void](`window.answer = false`),
 		chromedp.Click(chromedp.CSS("#sheet .actions a.plain")))
-	v.Wait(`asked === 1 && sheet.open && document.getElementById("limits-0").value === "7 per minute"`)
+	v.Wait(`asked === 1 && sheet.open && document.getElementById("limits").value === "7 per minute"`)
 	v.Act(chromedp.Evaluate[chromedp.Void](`window.answer = true`))
 	v.Press(kb.Escape)
 	v.Wait(`asked === 2 && !sheet.open`)
@@ -119,7 +119,7 @@ func TestBrowserPageFormAsks(t *testing.T) {
 		}
 	}
 	for i, path := range []string{
-		"/policies/plans/new", "/policies/rules/new", "/policies/shared", "/keys/new", "/callers/new",
+		"/policies/plans/new", "/policies/routes/new", "/policies/all", "/keys/new", "/callers/new",
 	} {
 		v.Open(path)
 		leave(i)

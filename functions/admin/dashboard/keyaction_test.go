@@ -332,15 +332,15 @@ func TestBulkOnSelection(t *testing.T) {
 	s.Keys.CreateKey("calm", "free")
 	s.Get("/keys/bulk?do=revoke&of=selected").Wants(t, http.StatusUnprocessableEntity, "No keys selected")
 	s.Get("/keys/bulk?do=override&of=selected&id={acme}&id={bolt}").Wants(
-		t, http.StatusOK, "acme, bolt", `name="limits[0]"`,
+		t, http.StatusOK, "acme, bolt", `id="limits"`,
 	)
 	ids := []string{"of", "selected", "id", s.Keys.IDs["acme"], "id", s.Keys.IDs["bolt"]}
 	form := fields(append(ids, "do", "override", "reason", "party", "mode", "enforce", "lasts", "1d",
-		"limits[0]", "99 per hour")...)
+		"limits", "99 per hour")...)
 	last, _ := s.RunJob(s.Post("/keys/bulk", reviewed(s, form)))
 	last.Wants(t, http.StatusOK, "2 changed")
 	if a, c := s.Keys.Key("acme").Override, s.Keys.Key("calm").Override; a == nil ||
-		a.Limits[0] != sitetest.Per(99, time.Hour) || a.Reason != "party" ||
+		!a.Limits[0].Equal(sitetest.Per(99, time.Hour)) || a.Reason != "party" ||
 		c != nil {
 		t.Errorf("override of acme %+v, of calm %+v, want 99 per hour and none", a, c)
 	}

@@ -27,12 +27,12 @@ func TestKeyChart(t *testing.T) {
 	for range 3 {
 		denyAt(s, "acme", now.Add(-3*time.Minute), sampleDenial("12 per 10 seconds"))
 	}
-	denyAt(s, "acme", now.Add(-2*time.Minute), sampleDenial("ip 50 per 1 minute"))
+	denyAt(s, "acme", now.Add(-2*time.Minute), sampleDenial("50 per minute each address"))
 	would := usage.Outcome{Subject: s.Keys.IDs["acme"], Registered: true, Time: now.Add(-time.Minute),
 		Verdict: usage.ShadowDenied}
 	s.Keys.Record(would, would)
-	body := s.Get("/keys/{acme}").Wants(t, http.StatusOK, "blocked by 12 per 10 seconds (plan free)",
-		"blocked by 50 per minute (each address)", "would block").Body
+	body := s.Get("/keys/{acme}").Wants(t, http.StatusOK, "blocked by 12 per 10 seconds",
+		"blocked by 50 per minute each address", "would block").Body
 	found := regexp.MustCompile(`data-chart="([^"]*)"`).FindStringSubmatch(body)
 	var data chart.Data
 	if err := json.Unmarshal([]byte(html.UnescapeString(found[1])), &data); err != nil {

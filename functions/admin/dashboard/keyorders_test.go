@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"tidegate/internal/enforce"
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/testing/sitetest"
 	"tidegate/internal/usage"
@@ -43,7 +42,9 @@ func TestKeysByUse(t *testing.T) {
 			t.Errorf("want %q in %s", text, words)
 		}
 	}
-	s.Keys.Save(func(set *policy.Set) { set.Plans[0].PerGroup = []limiter.Limit{sitetest.Per(4, time.Hour)} })
+	s.Keys.Save(func(set *policy.Set) {
+		set.Plans[0].Limits = append(set.Plans[0].Limits, sitetest.Limit("4 per hour, each group"))
+	})
 	s.Keys.UpdateKey("cargo", func(k *policy.Key) { k.Group = "fleet" })
 	s.Keys.Use("acme", 6)
 	s.Keys.Use("bolt", 3)
@@ -57,7 +58,7 @@ func TestKeysByUse(t *testing.T) {
 		}
 	}
 	if words := first("/keys?order=closest", "cargo", "acme", "bolt"); !strings.Contains(words,
-		"4 per hour group fleet 3 of 4") {
+		"4 per hour each group 3 of 4") {
 		t.Errorf("want the group's limit in %s", words)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"tidegate/internal/audit"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/route"
@@ -28,18 +28,18 @@ const maxAnswer = 6 << 20 / 4 * 3
 func savedOften(t *testing.T) (*sitetest.Site, int) {
 	t.Helper()
 	s := sitetest.New(t).Login()
-	allow := make([]route.Pattern, policy.MaxAllow)
-	for i := range allow {
-		allow[i] = route.Pattern{Method: "GET", Path: fmt.Sprintf("/%d/%s", i, strings.Repeat("a", 100))}
+	opens := make([]route.Pattern, policy.MaxOpens)
+	for i := range opens {
+		opens[i] = route.Pattern{Method: "GET", Path: fmt.Sprintf("/%d/%s", i, strings.Repeat("a", 100))}
 	}
 	set := policy.Set{Plans: make([]policy.Plan, 300)}
 	for i := range set.Plans {
-		set.Plans[i] = policy.Plan{Number: i + 1, Name: fmt.Sprintf("plan %d", i+1), Allow: allow}
+		set.Plans[i] = policy.Plan{Number: i + 1, Name: fmt.Sprintf("plan %d", i+1), Opens: opens}
 	}
 	const saves = 8
 	var before []byte
 	for i := range saves + 1 {
-		set.Plans[1].Limits = []limiter.Limit{sitetest.Per(int64(20+i), time.Minute)}
+		set.Plans[1].Limits = []limits.Limit{sitetest.Per(int64(20+i), time.Minute)}
 		after, err := json.Marshal(set)
 		s.Keys.Must(err)
 		if before != nil {
@@ -108,15 +108,15 @@ func TestLargeAudit(t *testing.T) {
 // A page of keys ends below the maximum of Lambda, however large the keys are.
 func TestLargeKeys(t *testing.T) {
 	s := sitetest.New(t).Login()
-	allow := make([]route.Pattern, policy.MaxAllow)
-	for i := range allow {
-		allow[i] = route.Pattern{Method: "GET", Path: fmt.Sprintf("/%d/%s", i, strings.Repeat("a", 500))}
+	opens := make([]route.Pattern, policy.MaxOpens)
+	for i := range opens {
+		opens[i] = route.Pattern{Method: "GET", Path: fmt.Sprintf("/%d/%s", i, strings.Repeat("a", 500))}
 	}
 	const count = 500
 	for i := range count {
 		name := fmt.Sprintf("large %d", i)
 		s.Keys.CreateKey(name, "free")
-		s.Keys.UpdateKey(name, func(k *policy.Key) { k.Allow = allow })
+		s.Keys.UpdateKey(name, func(k *policy.Key) { k.Opens = opens })
 	}
 	found := 0
 	for after, more := "", true; more; more = after != "" {
@@ -145,7 +145,7 @@ func TestLongLists(t *testing.T) {
 	}
 	form := url.Values{"version": {"1"}, "reason": {"many"}, "deny": {list.String()},
 		"allow": {list.String()}, "exempt": {list.String()}, "action": {"save"}}
-	if got := s.Post("/policies/shared", form); got.StatusCode == http.StatusRequestEntityTooLarge {
+	if got := s.Post("/policies/all", form); got.StatusCode == http.StatusRequestEntityTooLarge {
 		t.Errorf("got %d for lists of %d characters", got.StatusCode, list.Len())
 	}
 }

@@ -4,14 +4,12 @@ import (
 	"fmt"
 	"html"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
-	"tidegate/internal/limiter"
+	"tidegate/functions/admin/policydoc"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/testing/sitetest"
 )
@@ -19,24 +17,24 @@ import (
 const limitsPath = "/keys/{acme}/limits"
 
 // withLimits is the option of a registry with the key acme, whose plan has the limits.
-func withLimits(t *testing.T, limits ...limiter.Limit) sitetest.Option {
+func withLimits(t *testing.T, list ...limits.Limit) sitetest.Option {
 	keys := sitetest.NewRegistry(t)
-	keys.Add("acme", limits...)
+	keys.Add("acme", list...)
 	return sitetest.WithKeys(keys)
 }
 
+// The form of an override begins with the limits that it replaces, each with its meaning.
 func TestEditForm(t *testing.T) {
 	s := sitetest.New(
 		t,
-		withLimits(t, sitetest.Per(100, 10*time.Second), limiter.Limit{
-			Requests: 1500, Window: 90 * time.Minute, Algorithm: limiter.Counter,
-		}),
+		withLimits(t, sitetest.Per(100, 10*time.Second), sitetest.Limit("1,500 per 90 minutes, counter"),
+			sitetest.Limit("7 per hour, shadow"), sitetest.Limit("900 per hour, each group")),
 	).Login()
-	s.Get(limitsPath).Wants(t, http.StatusOK,
-		`name="version" value="1"`,
-		`name="limits[0]" value="100 per 10 seconds"`, "Exact: at most 100 in any 10 seconds.",
-		`name="limits[1]" value="1,500 per 90 minutes, counter"`, "about 1,500 in any 90 minutes",
-	)
+	page := s.Get(limitsPath).Wants(t, http.StatusOK, `name="version" value="1"`,
+		"Exact: at most 100 in any 10 seconds.", "about 1,500 in any 90 minutes")
+	if got := sitetest.FormIn(page.Body).Get("limits"); got != "100 per 10 seconds\n1,500 per 90 minutes, counter" {
+		t.Errorf("the form begins with %q, want the limits that an override replaces", got)
+	}
 }
 
 // An edit is saved, and the key's page shows the change once.
@@ -44,18 +42,15 @@ func TestSaveOverride(t *testing.T) {
 	s := sitetest.New(t).Login()
 	got := s.Post(
 		limitsPath,
-		sitetest.LimitsForm(1, "1,000 per 10 seconds", " 2 000 000  per day, counter"),
+		sitetest.LimitsForm(1, "1,000 per 10 seconds", " 2,000,000  per day, counter\r\n"),
 	)
 	got.Wants(t, http.StatusSeeOther)
 	if to := got.Header.Get("Location"); to != "/keys/{acme}" {
 		t.Errorf("the save redirects to %q, want /keys/{acme}", to)
 	}
-	want := []limiter.Limit{
-		sitetest.Per(1000, 10*time.Second),
-		{Requests: 2_000_000, Window: 24 * time.Hour, Algorithm: limiter.Counter},
-	}
-	if diff := cmp.Diff(want, s.Keys.Key("acme").Override.Limits); diff != "" {
-		t.Errorf("saved (-want +got):\n%s", diff)
+	if got := policydoc.LimitsText(s.Keys.Key("acme").Override.Limits); got !=
+		"1,000 per 10 seconds; 2,000,000 per day, counter" {
+		t.Errorf("saved %s", got)
 	}
 	const flash = "Saved: 10 per 10 seconds → 1,000 per 10 seconds; 2,000,000 per day, counter. Effective " +
 		"immediately."
@@ -82,29 +77,28 @@ func TestSaveWithoutChange(t *testing.T) {
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "Nothing changed")
 }
 
-// An invalid limit gets one error, and all typed text is kept.
+// An invalid limit gets one error at its line, and all typed text is kept.
 func TestInvalidLimits(t *testing.T) {
 	for text, message := range map[string]string{
 		"ten per 10 seconds":      "is not a limit",
-		"0 per second":            "The number of calls is 0: must be 1 to 1000000000.",
+		"0 per second":            "Requests is 0: must be 1 to 1,000,000,000.",
+		"5 per minute, each ip":   "Each ip: write each address.",
 		"<script>":                "is not a limit",
-		strings.Repeat("9", 5000): "Use at most 200 characters.",
+		strings.Repeat("9", 9000): "Enter at most 8,000 characters.",
 	} {
 		t.Run(text[:min(len(text), 40)], func(t *testing.T) {
 			s := sitetest.New(t).Login()
 			got := s.Post(limitsPath, sitetest.LimitsForm(1, "77 per 7 minutes, counter", text))
-			got.Wants(t, http.StatusUnprocessableEntity,
-				`aria-describedby="limits-1-error"`, `<p class="wrong" id="limits-1-error">`,
-				html.EscapeString(message), "Not saved. Fix 1 field.",
-				`name="limits[0]" value="77 per 7 minutes, counter"`)
-			if len(text) < 100 && !strings.Contains(got.Body, `value="`+html.EscapeString(text)+`"`) {
-				t.Errorf("the form lacks the typed %q", text)
+			got.Wants(t, http.StatusUnprocessableEntity, `limits-lines"`, html.EscapeString(message),
+				"Not saved. Fix ", "about 77 in any 7 minutes")
+			if typed := sitetest.FormIn(got.Body).Get("limits"); len(text) < 100 &&
+				typed != "77 per 7 minutes, counter\n"+text {
+				t.Errorf("the form has %q", typed)
 			}
-			if strings.Count(got.Body, `class="wrong"`) != 1 ||
-				strings.Count(got.Body, `aria-invalid="true"`) != 1 {
+			if strings.Count(got.Body, `aria-invalid="true"`) != 1 {
 				t.Error("other fields are marked as invalid too")
 			}
-			if strings.Contains(got.Body, "<script>") || len(got.Body) > 30_000 {
+			if strings.Contains(got.Body, "<script>") || len(got.Body) > 60_000 {
 				t.Error("the typed text is not escaped, or the page is not bounded")
 			}
 			if s.Keys.Written() != 0 {
@@ -114,30 +108,38 @@ func TestInvalidLimits(t *testing.T) {
 	}
 }
 
-// An override without limits lifts the plan's, whether its form has no row or a blank one.
+// An override without limits lifts the plan's.
 func TestNoLimits(t *testing.T) {
-	for _, form := range []url.Values{sitetest.LimitsForm(1), sitetest.LimitsForm(1, "")} {
-		s := sitetest.New(t).Login()
-		s.Post(limitsPath, form).Wants(t, http.StatusSeeOther)
-		if o := s.Keys.Key("acme").Override; o == nil || len(o.Limits) != 0 {
-			t.Errorf("%v: got the override %+v, want one without limits", form, o)
-		}
+	s := sitetest.New(t).Login()
+	s.Post(limitsPath, sitetest.LimitsForm(1, " ")).Wants(t, http.StatusSeeOther)
+	if o := s.Keys.Key("acme").Override; o == nil || len(o.Limits) != 0 {
+		t.Errorf("got the override %+v, want one without limits", o)
 	}
 }
 
-// An error that only the store finds is shown at its field, also after blank rows.
+// The form names the limit that denied last, and says whether an override reaches it.
+func TestFormNamesTheLastDenial(t *testing.T) {
+	s := sitetest.New(t).Login()
+	s.Keys.Save(func(set *policy.Set) { set.Limits = []limits.Limit{sitetest.Limit("5 per hour, each address")} })
+	for _, c := range [][2]string{
+		{"10 per 10 seconds", "Denied last by 10 per 10 seconds. An override reaches it."},
+		{"5 per hour each address", "Denied last by 5 per hour each address. No override reaches it: it is each address."},
+		{"7 per day", "Denied last by 7 per day, which is no longer in force."},
+	} {
+		denied(s, "acme", c[0], "", time.Now(), 1)
+		s.Get(limitsPath).Wants(t, http.StatusOK, c[1])
+	}
+}
+
+// An error that only the store finds is shown at its line, also after blank ones.
 func TestErrorOfStore(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.Save(func(set *policy.Set) {
-		set.Plans[0].Limits = []limiter.Limit{sitetest.Per(1000, time.Minute)}
-		set.Routes = []policy.Route{{Name: "export", Cost: 600}}
+		set.Plans[0].Limits = []limits.Limit{sitetest.Per(1000, time.Minute)}
+		set.Routes = []limits.Route{sitetest.Route("export", "600", "POST /export")}
 	})
-	s.Post(
-		limitsPath,
-		sitetest.LimitsForm(1, "", "501 per hour"),
-	).
-		Wants(t, http.StatusUnprocessableEntity,
-			`<p class="wrong" id="limits-1-error">The number of calls is 501: a call of route &#34;export&#34; costs 600 and could never pass.</p>`)
+	s.Post(limitsPath, sitetest.LimitsForm(1, "", "501 per hour")).Wants(t, http.StatusUnprocessableEntity,
+		`<dd class="wrong">`, "501", "export")
 }
 
 // An edit of a key that somebody else changed meanwhile writes nothing and shows both
@@ -149,7 +151,7 @@ func TestConflict(t *testing.T) {
 	got := s.Post(limitsPath, sitetest.LimitsForm(1, mine)).Wants(t, http.StatusConflict,
 		"<bdi>test</bdi> saved first", "<li><bdi>77 per hour</bdi></li>",
 		"<li><bdi>20 per 10 seconds</bdi></li>",
-		`name="version" value="2"`, `name="limits[0]" value="20 per 10 seconds"`, "Overwrite with my changes",
+		`name="version" value="2"`, ">20 per 10 seconds</textarea>", "Overwrite with my changes",
 		"Discard my changes")
 	if !strings.Contains(got.Body, `href="/keys/{acme}"`) {
 		t.Error("the page lacks a link that discards the edit")
@@ -161,40 +163,15 @@ func TestConflict(t *testing.T) {
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "Saved: 77 per hour → 20 per 10 seconds")
 }
 
-// Without JavaScript, a button adds a limit without saving, and keeps the typed text.
-func TestRowsWithoutScript(t *testing.T) {
-	s := sitetest.New(t).Login()
-	form := sitetest.LimitsForm(1, "ten per second", "5 per hour, counter")
-	form.Set("action", "add:limits")
-	got := s.Post(limitsPath, form).Wants(
-		t, http.StatusOK, `value="ten per second"`, `name="limits[1]" value="5 per hour, counter"`,
-		`name="limits[2]" value=""`,
-	)
-	if strings.Contains(got.Body, `class="wrong"`) {
-		t.Error("adding a limit shows errors of the others")
-	}
-	if s.Keys.Written() != 0 {
-		t.Error("adding a limit wrote something")
-	}
-}
-
-// The form offers at most limiter.MaxLimits limits, and more are refused.
+// An override has at most limits.MaxPlanLimits limits; more get an error of the list.
 func TestMaxLimits(t *testing.T) {
 	s := sitetest.New(t).Login()
 	var rows []string
-	for i := range limiter.MaxLimits {
+	for i := range limits.MaxPlanLimits + 1 {
 		rows = append(rows, fmt.Sprintf("%d per %[1]d hours", i+1))
 	}
-	form := sitetest.LimitsForm(1, rows...)
-	form.Set("action", "add:limits")
-	got := s.Post(limitsPath, form).Wants(t, http.StatusOK, `name="limits[7]" value="8 per 8 hours"`)
-	if strings.Contains(got.Body, "Add a limit") || strings.Contains(got.Body, "limits[8]") {
-		t.Error("the form offers a ninth limit")
-	}
-	s.PostAnyway(limitsPath, sitetest.LimitsForm(1, rows...)).Wants(t, http.StatusSeeOther)
-	s.Post(
-		limitsPath, sitetest.LimitsForm(2, append(rows, "9 per 9 hours")...),
-	).Wants(t, http.StatusBadRequest)
+	s.Post(limitsPath, sitetest.LimitsForm(1, rows...)).Wants(t, http.StatusUnprocessableEntity,
+		"at most 32")
 }
 
 // A form without a valid version is refused, and so is one of an unknown key.

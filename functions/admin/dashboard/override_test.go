@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/testing/sitetest"
 )
@@ -20,7 +20,7 @@ func fields(pairs ...string) map[string][]string {
 	return form
 }
 
-// An override has a mode, an end and a reason. The form refuses a missing reason and an
+// An override has limits, an end and a reason. The form refuses a missing reason and an
 // end in the past.
 func TestOverride(t *testing.T) {
 	s := sitetest.New(t).Login()
@@ -44,15 +44,15 @@ func TestOverride(t *testing.T) {
 	if s.Keys.Written() != 0 {
 		t.Fatal("an invalid override was written")
 	}
-	s.Post(limitsPath, sitetest.With(form, "lasts", "4h", "limits[0]", "50 per minute, shadow")).
+	s.Post(limitsPath, sitetest.With(form, "lasts", "4h", "limits", "50 per minute, shadow")).
 		Wants(t, http.StatusSeeOther)
 	o := s.Keys.Key("acme").Override
 	if left := time.Until(o.Until); !o.Limits[0].Shadow || o.Reason != "launch" || left < 3*time.Hour ||
 		left > 4*time.Hour {
-		t.Errorf("saved %+v, want a limit in shadow mode, the reason launch and an end in 4 hours", o)
+		t.Errorf("saved %+v, want a limit in shadow, the reason launch and an end in 4 hours", o)
 	}
 	s.Get("/keys/{acme}").Wants(
-		t, http.StatusOK, "Reason: launch.", "shadow</span>", "override</span>",
+		t, http.StatusOK, "Reason: launch.", "shadow</bdi>", "override</span>",
 	)
 	s.Get("/keys?state=overridden").Wants(
 		t, http.StatusOK, "10 per 10 seconds</del>", "50 per minute, shadow</ins>", "launch",
@@ -75,7 +75,7 @@ func TestOverridePreview(t *testing.T) {
 	s := sitetest.New(t).Login()
 	form := sitetest.With(sitetest.LimitsForm(1, "5 per hour"), "action", "preview", "reason", "")
 	s.Post(limitsPath, form).Wants(t, http.StatusOK, "10 per 10 seconds</bdi></del>",
-		"5 per hour</bdi></ins>", "2 changes.", `name="limits[0]" value="5 per hour"`)
+		"5 per hour</bdi></ins>", "2 changes.", ">5 per hour</textarea>")
 	if s.Keys.Written() != 0 {
 		t.Error("a preview wrote something")
 	}
@@ -92,7 +92,7 @@ func TestUndo(t *testing.T) {
 		t.Errorf("after the undo: %+v, want no override and version 3", k)
 	}
 	s.UndoOn("/keys/{acme}").Wants(t, http.StatusSeeOther) // and the undo of the undo
-	if k := s.Keys.Key("acme"); k.Override == nil || k.Override.Limits[0] != sitetest.Per(50, time.Minute) {
+	if k := s.Keys.Key("acme"); k.Override == nil || !k.Override.Limits[0].Equal(sitetest.Per(50, time.Minute)) {
 		t.Errorf("after the undo of the undo: %+v, want 50 per minute", k)
 	}
 	page := s.Get("/keys/{acme}").Wants(t, http.StatusOK)
@@ -100,7 +100,7 @@ func TestUndo(t *testing.T) {
 	s.Post(sitetest.UndoInPage.FindStringSubmatch(page.Body)[1], nil).Wants(
 		t, http.StatusConflict, "Someone else saved since. Nothing was undone.",
 	)
-	if k := s.Keys.Key("acme"); k.Override.Limits[0] != sitetest.Per(1, time.Hour) {
+	if k := s.Keys.Key("acme"); !k.Override.Limits[0].Equal(sitetest.Per(1, time.Hour)) {
 		t.Error("the undo overwrote another change")
 	}
 }
@@ -115,7 +115,7 @@ func TestOverrides(t *testing.T) {
 	} {
 		keys.UpdateKey(name, func(k *policy.Key) {
 			k.Override = &policy.Override{
-				Limits: []limiter.Limit{sitetest.Per(9, time.Minute)}, Until: until, Reason: "of " + name,
+				Limits: []limits.Limit{sitetest.Per(9, time.Minute)}, Until: until, Reason: "of " + name,
 			}
 		})
 	}

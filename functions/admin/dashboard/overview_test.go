@@ -39,8 +39,8 @@ func TestOverviewFigures(t *testing.T) {
 		would.Verdict = v
 		s.Keys.Record(would)
 	}
-	const nothing = "Would block 0 by limits in shadow mode"
-	const three = "Would block 3 by limits in shadow mode"
+	const nothing = "Would block 0 by limits in shadow"
+	const three = "Would block 3 by limits in shadow"
 	const today, bolt = "acme free 61 51 83 % bolt free 27 20 74 %", "bolt free 23 20 86 %"
 	custom := url.Values{"from": {now.Add(-40 * time.Minute).UTC().Format(time.RFC3339)},
 		"to": {now.Add(-20 * time.Minute).UTC().Format(time.RFC3339)}}

@@ -4,12 +4,11 @@ import (
 	"fmt"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
-	"tidegate/internal/limiter"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/policy"
 	"tidegate/internal/testing/browsertest"
 	"tidegate/internal/testing/sitetest"
@@ -165,11 +164,11 @@ type pageState struct {
 // pageStates returns each template in its fullest states.
 func pageStates() []pageState {
 	allInvalid := func(v *sitetest.Visit) {
-		v.Retype("#limits-0", "12 per calendar month (Mars/Olympus Mons)")
+		v.Retype("#limits", "12 per calendar month (Mars/Olympus Mons)")
 		v.Act(
 			chromedp.Click(chromedp.CSS(".notation summary")),
 			chromedp.Click(chromedp.CSS("#form .actions .primary")),
-			chromedp.WaitVisible(chromedp.CSS("#limits-0-error")),
+			chromedp.WaitVisible(chromedp.CSS("#limits-lines")),
 			chromedp.Click(chromedp.CSS(".notation summary")),
 		)
 	}
@@ -240,35 +239,18 @@ func TestBrowserWithoutScript(t *testing.T) {
 		chromedp.WaitNotPresent(chromedp.CSS(v.Keys.Named("#key-{bolt}"))),
 		chromedp.Click(chromedp.CSS(v.Keys.Named("#key-{acme} a"))),
 		chromedp.Click(chromedp.CSS(".actions .primary")),
-		chromedp.SetValue(chromedp.CSS("#limits-0"), "2,000 per 10 seconds"),
+		chromedp.SetValue(chromedp.CSS("#limits"), "2,000 per 10 seconds\nmany per second"),
 		chromedp.SetValue(chromedp.CSS("#reason"), "asked for"),
-		chromedp.Click(chromedp.CSS("button[value='add:limits']")),
-		chromedp.SendKeys(chromedp.CSS("#limits-1"), "many per second"),
 		chromedp.Click(chromedp.CSS(".actions .primary")),
-		chromedp.WaitVisible(chromedp.CSS("#limits-1-error")),
+		chromedp.WaitVisible(chromedp.CSS("#limits-lines .wrong")),
 	)
 	v.Act(
-		chromedp.Clear(chromedp.CSS("#limits-1")),
+		chromedp.SetValue(chromedp.CSS("#limits"), "2,000 per 10 seconds\n\n"),
 		chromedp.Click(chromedp.CSS(".actions .primary")),
 		chromedp.WaitVisible(chromedp.CSS(".notice.good")),
 	)
-	if limits := v.Keys.Key("acme").Override.Limits; len(limits) != 1 ||
-		limits[0] != sitetest.Per(2000, 10*time.Second) {
-		t.Errorf("saved %v, want 2,000 per 10 seconds", limits)
-	}
-	v.Act(
-		chromedp.Click(chromedp.CSS(".actions .primary")),
-		chromedp.SetValue(chromedp.CSS("#limits-0"), "2,000 per calendar day (Berlin)"),
-		chromedp.Click(chromedp.CSS(".actions .primary")),
-		chromedp.WaitVisible(chromedp.CSS("#limits-0-error")),
-		chromedp.SetValue(chromedp.CSS("#limits-0"), "2,000 per calendar day (Europe/Berlin)"),
-		chromedp.Click(chromedp.CSS(".actions .primary")),
-		chromedp.WaitVisible(chromedp.CSS(".notice.good")),
-	)
-	daily := limiter.Limit{Requests: 2000, Algorithm: limiter.FixedWindow, Calendar: limiter.Day,
-		Zone: "Europe/Berlin"}
-	if limits := v.Keys.Key("acme").Override.Limits; len(limits) != 1 || limits[0] != daily {
-		t.Errorf("saved %v, want %v", limits, daily)
+	if got := policydoc.LimitsText(v.Keys.Key("acme").Override.Limits); got != "2,000 per 10 seconds" {
+		t.Errorf("saved %s, want 2,000 per 10 seconds", got)
 	}
 	v.Open("/settings")
 	if sitetest.Eval[bool](v, `document.querySelector("[data-copy]") !== null`) {
@@ -298,41 +280,6 @@ func TestBrowserCopy(t *testing.T) {
 		t.Errorf("selected %q, want the token", got)
 	}
 	v.NoConsoleErrors("")
-}
-
-// The script adds limits up to the most, keeps what was typed, and removes what the server
-// said about a limit that is edited.
-func TestBrowserLimitsForm(t *testing.T) {
-	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
-	v.Enter()
-	v.Keys.OverrideKey("chandlery", sitetest.Per(100, 10*time.Second), sitetest.Per(9000, time.Minute))
-	v.Open("/keys/{chandlery}/limits")
-	v.Retype("#limits-0", "many")
-	v.Wait(`document.querySelector("output").textContent === ""`)
-	v.Act(chromedp.Click(chromedp.CSS("#form .actions .primary")),
-		chromedp.WaitVisible(chromedp.CSS("#limits-0-error")))
-	for i := 2; i < limiter.MaxLimits; i++ {
-		v.Act(chromedp.Click(chromedp.CSS("button[value='add:limits']")))
-		id := fmt.Sprintf("limits-%d", i)
-		v.Wait(`document.activeElement.id === "` + id + `"`)
-		v.Act(chromedp.SendKeys(chromedp.CSS("#"+id), fmt.Sprintf("%d per hour", 10000+i)))
-	}
-	v.Act(chromedp.WaitNotPresent(chromedp.CSS("button[value='add:limits']")))
-	if n := sitetest.Eval[int](v, `document.querySelectorAll("#form .wrong").length`); n != 1 {
-		t.Errorf("the form has %d errors, want that of the first limit alone", n)
-	}
-	v.Retype("#limits-0", "2,500 per second")
-	v.Wait(`!document.querySelector("#form .wrong")`)
-	v.Retype("#reason", "more\n")
-	v.Act(chromedp.WaitVisible(chromedp.CSS("#form .notice.bad"))) // limits that are never reached
-	v.Act(chromedp.Click(chromedp.CSS("#form .actions .primary")),
-		chromedp.WaitVisible(chromedp.CSS(".notice.good")))
-	limits := v.Keys.Key("chandlery").Override.Limits
-	if len(limits) != limiter.MaxLimits || limits[0] != sitetest.Per(2500, time.Second) ||
-		limits[7] != sitetest.Per(10007, time.Hour) {
-		t.Errorf("saved %v, want 2,500 per second first and 10,007 per hour last", limits)
-	}
-	v.NoConsoleErrors("422")
 }
 
 // Below a base path, such as an API Gateway stage, the session, the assets and the

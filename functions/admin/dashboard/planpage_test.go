@@ -14,7 +14,10 @@ import (
 	"tidegate/internal/usage"
 )
 
-// A plan's page shows what its limits in shadow mode would have blocked since the last
+// withShadow is a plan's list of limits with one in shadow.
+const withShadow = "10 per minute\n3 per minute, shadow"
+
+// A plan's page shows what its limits in shadow would have blocked since the last
 // edit of them, by key.
 func TestShadowOfPlan(t *testing.T) {
 	s := sitetest.New(t).Login()
@@ -32,11 +35,12 @@ func TestShadowOfPlan(t *testing.T) {
 	}
 	s.Keys.Record(usage.Outcome{Subject: s.Keys.IDs["acme"], Registered: true,
 		Time: time.Now().Add(-2 * time.Minute), Verdict: usage.ShadowDenied}) // by an earlier limit
-	form := planOf(1, "free", "10", "limits[1]", "3 per minute, shadow")
+	form := planOf(1, "free", "10")
+	form.Set("limits", withShadow)
 	s.Post("/policies/plans/1/edit", form).Wants(t, http.StatusSeeOther)
 	record("acme", 3, 5, 0)
 	record("bolt", 1, 1, 2)
-	s.Get("/").Wants(t, http.StatusOK, "by limits in shadow mode")
+	s.Get("/").Wants(t, http.StatusOK, "by limits in shadow")
 	result := "would have blocked 8 of 12 calls, of 2 keys; 1 newly blocked."
 	page := s.Get("/policies/plans/1").Wants(t, http.StatusOK, result, "cause=shadow")
 	if got := sitetest.InWords(page.Body); !strings.Contains(got, "acme 5 8") ||
@@ -67,7 +71,7 @@ func TestPlanPage(t *testing.T) {
 	for _, text := range []string{
 		"Keys 20", "At a limit 2", "Near a limit 4", "Calls, last hour 210", "Blocked, last hour 20 9 %",
 		"100 per hour 55 (55 %) 100 (100 %) 100 (100 %)", // of the 19 keys without an override
-		"4 per hour override", "key-20", "All keys of this plan (20)",
+		"4 per hour each caller", "key-20", "All keys of this plan (20)",
 	} {
 		if !strings.Contains(words, text) {
 			t.Errorf("want %q in %s", text, words)
@@ -83,7 +87,7 @@ func TestPlanPage(t *testing.T) {
 }
 
 // The preview of a plan shows the difference, how many keys have the plan, and what its
-// limits in shadow mode would have blocked by key. It writes nothing.
+// limits in shadow would have blocked by key. It writes nothing.
 func TestPlanPreview(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.Server.SetTime(time.Now())
@@ -93,16 +97,15 @@ func TestPlanPreview(t *testing.T) {
 	plain := s.Post("/policies/plans/1/edit", preview(1)).Wants(t, http.StatusOK, "plan free: limits",
 		"1 change for 2 keys.")
 	if strings.Contains(plain.Body, "would have blocked") {
-		t.Error("a plan without limits in shadow mode would have blocked calls")
+		t.Error("a plan without limits in shadow would have blocked calls")
 	}
-	shadow := []string{"limits[1]", "3 per minute, shadow"}
-	s.Post("/policies/plans/1/edit", planOf(1, "free", "10", shadow...)).Wants(t, http.StatusSeeOther)
+	s.Post("/policies/plans/1/edit", sitetest.With(planOf(1, "free", "10"), "limits", withShadow)).Wants(t, http.StatusSeeOther)
 	written := s.Keys.Written()
 	would := usage.Outcome{Subject: s.Keys.IDs["acme"], Registered: true, Time: time.Now(),
 		Verdict: usage.ShadowDenied}
 	s.Keys.Record(would, would, usage.Outcome{Subject: s.Keys.IDs["acme"], Registered: true,
 		Time: time.Now()})
-	s.Post("/policies/plans/1/edit", preview(2, shadow...)).Wants(t, http.StatusOK,
+	s.Post("/policies/plans/1/edit", preview(2, "limits", withShadow)).Wants(t, http.StatusOK,
 		"would have blocked 2 of 3 calls, of 1 key; 1 newly blocked.", "acme: 2 of 3 calls")
 	if s.Keys.Written() != written {
 		t.Error("a preview wrote something")

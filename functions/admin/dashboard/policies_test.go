@@ -9,18 +9,17 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
-	routing "tidegate/internal/route"
 	"tidegate/internal/testing/sitetest"
 )
 
 // planOf returns the form of a plan with one log limit per minute, and more fields.
 func planOf(version int64, name, requests string, more ...string) url.Values {
 	return fields(append([]string{
-		"version", fmt.Sprint(version), "name", name, "mode", "enforce", "degraded", "closed", "reason",
+		"version", fmt.Sprint(version), "name", name, "degraded", "closed", "reason",
 		"test", "action", "save",
-		"limits[0]", requests + " per minute",
+		"limits", requests + " per minute",
 	}, more...)...)
 }
 
@@ -34,16 +33,13 @@ func TestPlans(t *testing.T) {
 		t, http.StatusUnprocessableEntity, `id="name-error"`, "is taken",
 	)
 	s.Post("/policies/plans/new", planOf(1, "pro", "x")).Wants(
-		t, http.StatusUnprocessableEntity, `id="limits-0-error"`,
+		t, http.StatusUnprocessableEntity, `id="limits-lines"`, `<dd class="wrong">`,
 	)
 	s.Post("/policies/plans/new", sitetest.With(planOf(1, "pro", "5"), "reason", "")).Wants(
 		t, http.StatusUnprocessableEntity, "Reason is required.",
 	)
 	s.Post("/policies/plans/new", sitetest.With(planOf(1, "pro", "5"), "degraded", "local")).Wants(
 		t, http.StatusUnprocessableEntity, `id="share-error"`,
-	)
-	s.Post("/policies/plans/new", sitetest.With(planOf(1, "pro", "5"), "action", "add:perGroup")).Wants(
-		t, http.StatusOK, `name="perGroup[0]"`,
 	)
 	if s.Keys.Written() != 0 {
 		t.Fatal("an invalid plan was written")
@@ -52,11 +48,11 @@ func TestPlans(t *testing.T) {
 		"/policies/plans/new", sitetest.With(planOf(1, "pro", "5"), "degraded", "local", "share", "20"),
 	).Wants(t, http.StatusSeeOther)
 	if p, _ := s.Set().Plan("pro"); p.Number != 2 || p.Degraded != policy.Local || p.Share != 20 ||
-		p.Limits[0] != sitetest.Per(5, time.Minute) {
+		!p.Limits[0].Equal(sitetest.Per(5, time.Minute)) {
 		t.Errorf("saved %+v, want 5 per minute and a share of 20", p)
 	}
 	s.Get("/policies/plans/2/edit").Wants(
-		t, http.StatusOK, `name="limits[0]" value="5 per minute"`, `name="share" value="20"`,
+		t, http.StatusOK, ">5 per minute</textarea>", `name="share" value="20"`,
 	)
 	s.Post("/policies/plans/2/edit", planOf(2, "business", "6")).Wants(t, http.StatusSeeOther)
 	s.UndoOn("/policies").Wants(t, http.StatusSeeOther)
@@ -82,12 +78,12 @@ func TestPolicyConflict(t *testing.T) {
 		"/policies/plans/1/edit", planOf(1, "free", "20"),
 	).Wants(t, http.StatusConflict, "<bdi>test</bdi> saved first", "plan theirs", "77 per hour",
 		"plan free: limits: 10 per 10 seconds → 20 per minute", `name="version" value="2"`,
-		`name="limits[0]" value="20 per minute"`, "Overwrite with my changes")
+		">20 per minute</textarea>", "Overwrite with my changes")
 	if s.Keys.Written() != 0 {
 		t.Fatal("an edit of an older version was written")
 	}
 	s.Post("/policies/plans/1/edit", planOf(2, "free", "20")).Wants(t, http.StatusSeeOther)
-	if set := s.Set(); len(set.Plans) != 2 || set.Plans[0].Limits[0] != sitetest.Per(20, time.Minute) {
+	if set := s.Set(); len(set.Plans) != 2 || !set.Plans[0].Limits[0].Equal(sitetest.Per(20, time.Minute)) {
 		t.Errorf("saved %+v, want both plans, free with 20 per minute", set.Plans)
 	}
 	s.Post("/policies/plans/1/edit", planOf(9, "free", "30")).Wants(t, http.StatusConflict)
@@ -96,62 +92,71 @@ func TestPolicyConflict(t *testing.T) {
 	).Wants(t, http.StatusBadRequest)
 }
 
-// ruleOf returns the form of a route rule with the cost 1, and more fields. old is the
-// name of the rule to edit; empty for a new one.
-func ruleOf(version int64, old, name, method, path string, more ...string) url.Values {
-	return fields(append([]string{
-		"version", fmt.Sprint(version), "rule", old, "name", name, "method", method, "path", path, "cost",
-		"1", "mode", "enforce", "reason", "test",
-		"action", "save",
-	}, more...)...)
+// routeOf returns the form of a route with patterns, and more fields. old is the name of
+// the route to edit; empty for a new one.
+func routeOf(version int64, old, name, match string, more ...string) url.Values {
+	return sitetest.With(fields("version", fmt.Sprint(version), "route", old, "name", name, "match", match,
+		"cost", "", "reason", "test", "action", "save"), more...)
 }
 
-// Rules are listed with the most specific first. A rule that ties with another gets an
-// error at its pattern.
-func TestRules(t *testing.T) {
+// A route has a name, patterns, a cost and whether a backend settles it. A wrong one gets
+// its error at the field. Limits on it follow its new name.
+func TestRoutes(t *testing.T) {
 	s := sitetest.New(t).Login()
-	version := int64(1)
-	for _, r := range [][3]string{{"everything", "", ""}, {"orders", "get", "/orders/{proxy+}"},
-		{"one order", "GET", "/orders/{id}"}} {
-		s.Post("/policies/rules", ruleOf(version, "", r[0], r[1], r[2])).Wants(t, http.StatusSeeOther)
-		version++
+	const path = "/policies/routes"
+	s.Get(path+"/new").Wants(t, http.StatusOK, `name="match"`)
+	s.Post(path, routeOf(1, "", "chat", "POST /chat\r\nGET /chat/{id}", "cost", "500 input, 800 output",
+		"settle", "yes")).Wants(t, http.StatusSeeOther)
+	s.Post(path, routeOf(2, "", "dear", "/dear", "cost", "2")).Wants(t, http.StatusSeeOther)
+	for field, form := range map[string]url.Values{
+		"name": routeOf(3, "", "chat", "PUT /x"), "match": routeOf(3, "", "bad", "GET orders"),
+		"cost": routeOf(3, "", "bad", "/x", "cost", "much"),
+	} {
+		s.Post(path, form).Wants(t, http.StatusUnprocessableEntity, `id="`+field+`-error"`)
 	}
-	body := s.Get("/policies").Wants(t, http.StatusOK, "GET /orders/{id}").Body
-	if a, b, c := strings.Index(body, "one order"), strings.Index(body, ">orders<"),
-		strings.Index(body, "everything"); a > b || b > c {
-		t.Errorf("the rules are at offsets %d, %d, %d, want them ascending", a, b, c)
+	s.Post(path, routeOf(3, "", "tie", "GET /chat/{other}", "cost", "5 input")).Wants(
+		t, http.StatusUnprocessableEntity, `id="cost-error"`, "chat")
+	s.Post(path, routeOf(3, "dear", "dear", "/dear", "cost", "11")).Wants(t, http.StatusUnprocessableEntity,
+		"10 per 10 seconds", "11")
+	s.Keys.Save(func(set *policy.Set) {
+		set.Limits = []limits.Limit{sitetest.Limit("7 per hour, on chat, together"),
+			sitetest.Limit("90 per hour, except chat, together")}
+	})
+	s.Get("/policies").Wants(t, http.StatusOK, "GET /chat/{id}", "500 input, 800 output, settled after",
+		"7 per hour, on chat, together")
+	form := sitetest.FormIn(s.Get(path+"/edit?route=chat").Wants(t, http.StatusOK,
+		`name="settle" value="yes" checked`).Body)
+	if form.Get("match") != "POST /chat\nGET /chat/{id}" || form.Get("cost") != "500 input, 800 output" {
+		t.Errorf("the form has %v, want what was saved", form)
 	}
-	s.Post(
-		"/policies/rules", ruleOf(version, "", "tie", "GET", "/orders/{other}"),
-	).Wants(t, http.StatusUnprocessableEntity,
-		`id="path-error"`, "Ties with route &#34;one order&#34;")
-	s.Post(
-		"/policies/rules", ruleOf(version, "one order", "one order", "GET", "/orders/{proxy+}"),
-	).Wants(t, http.StatusUnprocessableEntity,
-		`id="path-error"`)
-	s.Post("/policies/rules", ruleOf(version, "", "orders", "PUT", "/x")).Wants(
-		t, http.StatusUnprocessableEntity, `id="name-error"`,
-	)
-	s.Post("/policies/rules", ruleOf(version, "", "bad", "GET", "orders")).Wants(
-		t, http.StatusUnprocessableEntity, `id="path-error"`,
-	)
-	dear := ruleOf(version, "", "dear", "GET", "/x")
-	s.Post("/policies/rules", sitetest.With(dear, "cost", "11")).Wants(t, http.StatusUnprocessableEntity,
-		"A call of route &#34;dear&#34; costs 11 and could never pass: plan free: 10 per 10 seconds.")
-	s.Post("/policies/rules", sitetest.With(ruleOf(version, "orders", "orders", "GET", "/orders/{proxy+}",
-		"shared[0]", "7 per hour"), "cost", "2")).Wants(t, http.StatusSeeOther)
-	version++
-	s.Get("/policies/rules/edit?rule=orders").Wants(
-		t, http.StatusOK, `name="cost" value="2"`, `name="shared[0]" value="7 per hour"`,
-	)
-	s.Get("/policies").Wants(t, http.StatusOK, "all callers together: 7 per hour")
-	s.Get("/policies/rules/edit?rule=none").Wants(t, http.StatusNotFound)
-	s.Post(
-		"/policies/rules/delete?rule=orders", fields("version", fmt.Sprint(version), "reason", "gone"),
-	).Wants(t, http.StatusSeeOther)
-	if set := s.Set(); len(set.Routes) != 2 {
-		t.Errorf("got routes %+v, want 2", set.Routes)
+	s.Post(path, sitetest.With(form, "name", "talk", "reason", "x", "action", "save")).Wants(
+		t, http.StatusSeeOther)
+	set := s.Set()
+	talk, _ := set.Route("talk")
+	if talk.ID != "chat" || set.Limits[0].On != "talk" || set.Limits[1].Except[0] != "talk" {
+		t.Errorf("after a new name: route %+v, limits %v", talk, set.Limits)
 	}
+	s.Get(path+"/edit?route=none").Wants(t, http.StatusNotFound)
+	s.Post(path+"/delete?route=talk", fields("version", "5", "reason", "gone")).Wants(
+		t, http.StatusUnprocessableEntity, "talk")
+	s.Post(path+"/delete?route=dear", fields("version", "5", "reason", "gone")).Wants(t, http.StatusSeeOther)
+	if set := s.Set(); len(set.Routes) != 1 {
+		t.Errorf("got routes %+v, want one", set.Routes)
+	}
+}
+
+// The preview of an edit says which limits count from zero.
+func TestPreviewNamesNewCounts(t *testing.T) {
+	s := sitetest.New(t).Login()
+	form := planOf(1, "free", "20", "action", "preview")
+	form.Set("action", "preview")
+	kept := s.Post("/policies/plans/1/edit", form).Wants(t, http.StatusOK, "1 change for 2 keys.")
+	if strings.Contains(kept.Body, "starts at zero") {
+		t.Error("a new number begins a new count")
+	}
+	form.Set("limits", "20 per minute\n5 per hour, each group")
+	s.Post("/policies/plans/1/edit", form).Wants(t, http.StatusOK,
+		"plan free: 5 per hour, each group: starts at zero.")
 }
 
 // An error of a route's cost names every limit that calls of the route would never pass.
@@ -161,47 +166,46 @@ func TestCostAboveLimits(t *testing.T) {
 	s.Keys.Plan("large", sitetest.Per(35, time.Minute))
 	s.Keys.UpdateKey("acme", func(k *policy.Key) { k.Group = "a.b" })
 	s.Keys.Must(s.Keys.OverrideGroup(t.Context(), "a.b", &policy.Override{
-		Limits: []limiter.Limit{sitetest.Per(20, time.Minute)}, Reason: "an incident",
+		Limits: []limits.Limit{sitetest.Per(20, time.Minute)}, Reason: "an incident",
 	}, sitetest.ByTest))
-	dear := sitetest.With(ruleOf(s.Set().Version, "", "dear", "GET", "/x"), "cost", "40")
-	want := "costs 40 and could never pass: plan free: 10 per 10 seconds; " +
-		"plan starter: 30 per 10 seconds; plan large: 35 per minute; " +
-		"override of group a.b: 20 per minute."
-	got := s.Post("/policies/rules", dear).Wants(t, http.StatusUnprocessableEntity, want)
+	dear := routeOf(s.Set().Version, "", "dear", "/x", "cost", "40")
+	want := "costs 40 and could never pass: override of group a.b: 20 per minute; plan free: 10 per " +
+		"10 seconds; plan starter: 30 per 10 seconds; plan large: 35 per minute."
+	got := s.Post("/policies/routes", dear).Wants(t, http.StatusUnprocessableEntity, want)
 	if strings.Contains(got.Body, "plans[") || strings.Contains(got.Body, "groupOverrides") {
 		t.Error("the error has the path of a field")
 	}
 }
 
-// sharedOf returns the form of the shared limits without any limit, and more fields.
-func sharedOf(version string, more ...string) url.Values {
-	form := fields("version", version, "perIPMode", "enforce", "globalMode", "shadow", "reason", "test",
-		"action", "save", "deny", "", "allow", "",
+// allOf returns the form of what applies to all callers, and more fields.
+func allOf(version string, more ...string) url.Values {
+	form := fields("version", version, "reason", "test", "action", "save", "limits", "", "deny", "", "allow", "",
 		"exempt", "")
 	return sitetest.With(form, more...)
 }
 
-func TestShared(t *testing.T) {
+func TestAllCallers(t *testing.T) {
 	s := sitetest.New(t).Login()
-	s.Get("/policies/shared").Wants(t, http.StatusOK)
+	s.Get("/policies/all").Wants(t, http.StatusOK)
 	for field, value := range map[string]string{"deny": "nonsense", "allow": "10.0.0.1/8",
-		"exempt": "1.2.3.4/99", "tokenPlan": "none", "globalMode": "x"} {
-		s.Post("/policies/shared", sharedOf("1", field, value)).Wants(
+		"exempt": "1.2.3.4/99", "tokenPlan": "none"} {
+		s.Post("/policies/all", allOf("1", field, value)).Wants(
 			t, http.StatusUnprocessableEntity, `id="`+field+`-error"`,
 		)
 	}
-	form := sharedOf("1", "deny", "198.51.100.0/24\r\n2001:db8::/32, 192.0.2.7", "tokenPlan", "free",
-		"perIP[0]", "50 per minute", "global[0]", "5000 per minute")
-	s.Post("/policies/shared", form).Wants(t, http.StatusSeeOther)
+	s.Post("/policies/all", allOf("1", "limits", "50 per minute, each address\n9 per hour")).Wants(
+		t, http.StatusUnprocessableEntity, `id="limits-lines"`, "For whom?")
+	form := allOf("1", "deny", "198.51.100.0/24\r\n2001:db8::/32, 192.0.2.7", "tokenPlan", "free",
+		"limits", "50 per minute, each address\n5000 per minute, together, shadow")
+	s.Post("/policies/all", form).Wants(t, http.StatusSeeOther)
 	set := s.Set()
 	if len(set.Deny) != 3 || set.Deny[2] != netip.MustParsePrefix("192.0.2.7/32") ||
 		set.TokenPlan != "free" {
 		t.Errorf("saved %+v, want 3 denied networks and the token plan free", set)
 	}
 	page := s.Get("/policies").Wants(t, http.StatusOK, "198.51.100.0/24, 2001:db8::/32",
-		"50 per minute",
-		"5,000 per minute; shadow")
-	s.Get("/policies/shared").Wants(
+		"50 per minute, each address", "5,000 per minute, together, shadow")
+	s.Get("/policies/all").Wants(
 		t, http.StatusOK, "2001:db8::/32",
 	)
 	undo := sitetest.UndoInPage.FindStringSubmatch(page.Body)[1]
@@ -213,32 +217,28 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// Explain shows which rule wins and why, the use of every limit, and the response that
-// the client gets.
+// Explain shows the routes of the call and which sets its cost, the use of every limit, and
+// the response that the client gets.
 func TestExplain(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.Save(func(set *policy.Set) {
-		set.Routes = []policy.Route{
-			{Name: "orders", Pattern: routing.Pattern{Path: "/orders/{proxy+}"}, Cost: 1},
-			{
-				Name: "one order", Pattern: routing.Pattern{Path: "/orders/{id}"}, Cost: 3,
-				PerKey: []limiter.Limit{sitetest.Per(4, time.Hour)},
-			},
-		}
+		set.Routes = []limits.Route{sitetest.Route("orders", "", "/orders/{proxy+}"),
+			sitetest.Route("one-order", "3", "/orders/{id}")}
+		set.Limits = []limits.Limit{sitetest.Limit("4 per hour, on one-order, each caller")}
 		set.Deny = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
 	})
 	s.Get("/explain").Wants(t, http.StatusOK)
 	s.Get(
 		"/explain?key={acme}&path=/orders/7",
-	).Wants(t, http.StatusOK, "Applies: it has exactly one segment", "Lost to", "The call costs 3.",
-		"this key, rule ", "4 per hour", "allowed", "RateLimit-Policy:")
+	).Wants(t, http.StatusOK, "sets the cost</span>", "The call costs 3, by the route one-order.",
+		"orders", "on one-order</bdi>", "4 per hour", "this call takes 3", "allowed", "RateLimit-Policy:")
 	s.Keys.Use("acme", 8)
 	s.Get(
 		"/explain?key={acme}&path=/orders/7",
 	).Wants(t, http.StatusOK, "Denied by 10 per 10 seconds. Next call passes in 10.0 s, at",
 		"HTTP/1.1 429", "Retry-After: 10",
 		"<b>8</b> of 10")
-	s.Get("/explain?key={acme}&path=/else").Wants(t, http.StatusOK, "No route rule matches")
+	s.Get("/explain?key={acme}&path=/else").Wants(t, http.StatusOK, "falls under no route and costs 1.")
 	s.Get("/explain?key={acme}&address=198.51.100.7").Wants(
 		t, http.StatusOK, "Refused: the address is on the deny list", "HTTP/1.1 401",
 	)

@@ -64,7 +64,7 @@ func TestImportErrors(t *testing.T) {
 		"plnas: []\n":                          "Line 1: unknown field",
 		"a: &amp [x]\nb: *amp":                 "anchor",
 		"":                                     "the file is empty",
-		"plans:\n  - name: x\n":                "Line 2: plans[0].limits 0 given",
+		"limits:\n  - 9 per hour\n":            "Line 2: limits[0]",
 		"</textarea><script>alert(1)</script>": "not a policy",
 		strings.Repeat("x", policydoc.MaxBytes+1): "must have at most",
 	} {

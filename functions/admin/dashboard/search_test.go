@@ -118,7 +118,7 @@ func TestFindByName(t *testing.T) {
 		}
 	}
 	s.Post("/search", fields("on", "elsewhere")).Wants(t, http.StatusBadRequest)
-	s.Get("/explain?key=BOLT").Wants(t, http.StatusOK, `href="/keys/{bolt}"`, "No route rule matches")
+	s.Get("/explain?key=BOLT").Wants(t, http.StatusOK, `href="/keys/{bolt}"`, "falls under no route")
 	s.Get("/explain?key=bol").Wants(t, http.StatusOK, `href="/keys/{bolt}"`)
 	s.Get("/explain?key=acme&path=/orders").Wants(t, http.StatusOK, "Several keys match this name",
 		`key={acme}&amp;path=%2Forders"`, "<bdi>Acme</bdi>")

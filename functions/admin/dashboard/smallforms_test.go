@@ -3,7 +3,6 @@ package dashboard_test
 import (
 	"maps"
 	"net/http"
-	"net/url"
 	"regexp"
 	"slices"
 	"testing"
@@ -11,8 +10,7 @@ import (
 	"tidegate/internal/testing/sitetest"
 )
 
-// Settings that few need are folded in the forms of plans and rules, until one is set or
-// has an error.
+// Settings that few need are folded, until one is set or has an error.
 func TestRareSettingsAreFolded(t *testing.T) {
 	s := sitetest.New(t).Login()
 	folded := regexp.MustCompile(`<details class="panel[^>]*?( open)?><summary>([^<]*)</summary>`)
@@ -24,28 +22,24 @@ func TestRareSettingsAreFolded(t *testing.T) {
 		}
 		return names
 	}
-	all := len(folded.FindAllString(s.Get("/policies/rules/new").Wants(t, http.StatusOK).Body, -1)) +
-		len(folded.FindAllString(s.Get("/policies/plans/new").Wants(t, http.StatusOK).Body, -1))
-	if all != 6 {
-		t.Errorf("the forms fold %d settings, want 6", all)
+	const path = "/policies/all"
+	page := s.Get(path).Wants(t, http.StatusOK).Body
+	if all := len(folded.FindAllString(page, -1)); all != 2 {
+		t.Errorf("the form folds %d parts, want 2: addresses and plans", all)
 	}
-	rule := fields("version", "1", "name", "search", "path", "/search", "cost", "5", "mode", "enforce",
-		"reason", "test", "action", "preview")
+	form := allOf("1", "action", "preview")
 	for _, c := range []struct {
-		status int
-		added  []string
-		want   []string
+		status      int
+		field, text string
+		want        []string
 	}{
-		{http.StatusOK, nil, nil},
-		{http.StatusOK, []string{"settle", "yes", "stage", "prod"},
-			[]string{"Settlement", "One API or stage"}},
-		{http.StatusUnprocessableEntity, []string{"perIP[0]", "many"}, []string{"Limits per client address"}},
-		{http.StatusOK, []string{"shared[0]", "", "action", "add:shared"}, []string{"Global limits"}},
+		{http.StatusOK, "deny", "", nil},
+		{http.StatusOK, "tokenPlan", "free", []string{"Plans of callers without a key"}},
+		{http.StatusUnprocessableEntity, "exempt", "x", []string{"Refused, allowed and exempt addresses"}},
 	} {
-		form := sitetest.With(maps.Clone(url.Values(rule)), c.added...)
-		body := s.Post("/policies/rules", form).Wants(t, c.status).Body
+		body := s.Post(path, sitetest.With(maps.Clone(form), c.field, c.text)).Wants(t, c.status).Body
 		if got := open(body); !slices.Equal(got, c.want) {
-			t.Errorf("with %q the form shows %q, want %q", c.added, got, c.want)
+			t.Errorf("with %s %q the form shows %q, want %q", c.field, c.text, got, c.want)
 		}
 	}
 }

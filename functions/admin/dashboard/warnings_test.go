@@ -90,7 +90,7 @@ func TestNothingChanged(t *testing.T) {
 // The confirmation of one warning does not confirm another.
 func TestWarningsNeedConfirmation(t *testing.T) {
 	s := sitetest.New(t).Login()
-	const path = "/policies/shared"
+	const path = "/policies/all"
 	base := func(pairs ...string) url.Values {
 		form := sitetest.FormIn(s.Get(path).Wants(t, http.StatusOK).Body)
 		return sitetest.With(form, append([]string{"reason", "test", "action", "save"}, pairs...)...)
@@ -115,14 +115,14 @@ func TestWarningsNeedConfirmation(t *testing.T) {
 	s.Post(path, base("allow", "203.0.113.0/24\n198.51.0.0/16")).Wants(t, http.StatusSeeOther)
 	row := "1 per second"
 	moot := sitetest.LimitsForm(1, row, "60 per minute")
-	const warning = "60 per minute never denies a call: 1 per second is stricter."
+	const warning = "&#34;60 per minute&#34; never decides: &#34;1 per second&#34; denies every call before it."
 	s.Post(limitsPath, moot).Wants(t, http.StatusUnprocessableEntity, warning)
 	preview := s.Post(limitsPath, sitetest.With(moot, "action", "preview")).Wants(t, http.StatusOK, warning)
 	moot.Set("accepted", sitetest.HiddenIn(preview.Body).Get("accepted"))
 	s.Post(limitsPath, sitetest.With(moot, "action", "save")).Wants(t, http.StatusSeeOther)
 
 	const bulk = "/keys/bulk?do=override&of=selected&id={acme}"
-	many := sitetest.With(sitetest.FormIn(s.Get(bulk).Body), "limits[0]", row, "limits[1]", "60 per minute",
+	many := sitetest.With(sitetest.FormIn(s.Get(bulk).Body), "limits", row+"\n60 per minute",
 		"reason", "x", "action", "save")
 	s.Post("/keys/bulk", sitetest.With(many, "action", "preview")).Wants(t, http.StatusOK, warning)
 	many = reviewed(s, many)
@@ -144,7 +144,7 @@ func TestPlanOfManyKeys(t *testing.T) {
 	}
 	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
 	page := s.Get("/policies/plans/1/edit").Wants(t, http.StatusOK, "Keys with this plan: 1,000.")
-	form := sitetest.With(sitetest.FormIn(page.Body), "limits[0]", "11 per minute", "reason", "x",
+	form := sitetest.With(sitetest.FormIn(page.Body), "limits", "11 per minute", "reason", "x",
 		"action", "save")
 	s.Post("/policies/plans/1/edit", form).Wants(t, http.StatusUnprocessableEntity,
 		"Plan free: this affects 1,000 keys at once.", "Save anyway")

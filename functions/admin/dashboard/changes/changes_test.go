@@ -15,11 +15,10 @@ import (
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/registry"
-	routing "tidegate/internal/route"
 	"tidegate/internal/store"
 	"tidegate/internal/testing/sitetest"
 	"tidegate/internal/testing/valkeytest"
@@ -29,7 +28,7 @@ import (
 func TestOverrideReason(t *testing.T) {
 	for reason, want := range map[string]string{"": "10 per minute", "launch": "10 per minute (launch)"} {
 		after := policy.Key{Override: &policy.Override{
-			Limits: []limiter.Limit{sitetest.Per(10, time.Minute)}, Reason: reason,
+			Limits: []limits.Limit{sitetest.Per(10, time.Minute)}, Reason: reason,
 		}}
 		got := changes.OfKey(nil, policy.Key{}, after)
 		if len(got) != 1 || got[0].After != want {
@@ -55,11 +54,8 @@ func manyRoutes(t *testing.T, routes, saves int) *sitetest.Registry {
 	r.Plan("free", sitetest.Per(10, time.Minute))
 	r.Save(func(s *policy.Set) {
 		for i := range routes {
-			s.Routes = append(s.Routes, policy.Route{
-				Name: fmt.Sprint("route-", i), Pattern: routing.Pattern{Method: "GET",
-					Path: fmt.Sprintf("/some/longer/path-%d/{id}", i)},
-				Cost: 1, PerKey: []limiter.Limit{sitetest.Per(50, time.Minute)},
-			})
+			s.Routes = append(s.Routes, sitetest.Route(fmt.Sprint("route-", i), "2",
+				fmt.Sprintf("GET /some/longer/path-%d/{id}", i)))
 		}
 	})
 	for i := range saves {

@@ -7,16 +7,16 @@ import (
 	"time"
 
 	"tidegate/functions/admin/policydoc"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 )
 
 // twoPlans returns version 4 of a set with the plans free and pro.
 func twoPlans() *policy.Set {
-	limit := limiter.Limit{Requests: 10, Window: time.Minute}
+	limit := limits.Limit{Requests: 10, Window: time.Minute}
 	return &policy.Set{Version: 4, NextNumber: 3, Plans: []policy.Plan{
-		{Name: "free", Number: 1, Limits: []limiter.Limit{limit}},
-		{Name: "pro", Number: 2, Limits: []limiter.Limit{limit}},
+		{Name: "free", Number: 1, Limits: []limits.Limit{limit}},
+		{Name: "pro", Number: 2, Limits: []limits.Limit{limit}},
 	}}
 }
 
