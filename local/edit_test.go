@@ -42,7 +42,7 @@ func (e editor) save(requests string) {
 	e.t.Helper()
 	e.act(
 		chromedp.Navigate(e.url),
-		chromedp.SetValue(chromedp.CSS("#limits-0"), requests+" per hour"),
+		chromedp.SetValue(chromedp.CSS("#limits"), requests+" per hour"),
 		chromedp.SetValue(chromedp.CSS("#reason"), "a test"),
 		chromedp.Click(chromedp.CSS("#form .actions .primary")),
 		chromedp.WaitVisible(chromedp.CSS(".notice.good")),
@@ -65,7 +65,7 @@ func TestEditInTheBrowserActsOnTheNextCall(t *testing.T) {
 		chromedp.SetValue(chromedp.CSS("[name=user]"), p.url("admin_user")),
 		chromedp.SetValue(chromedp.CSS("[name=password]"), p.url("admin_password")),
 		chromedp.Click(chromedp.CSS("form .primary")),
-		chromedp.WaitVisible(chromedp.CSS("#limits-0")),
+		chromedp.WaitVisible(chromedp.CSS("#limits")),
 	)
 	var last answer
 	for _, edit := range []struct {

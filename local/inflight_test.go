@@ -101,7 +101,7 @@ func TestCallsInFlight(t *testing.T) {
 	ends(http.StatusNoContent)
 	begins()
 	field := ends(http.StatusNoContent).header.Get("RateLimit")
-	for _, left := range []string{";r=1;", ";r=999;"} {
+	for _, left := range []string{`"2 at once on report";r=1`, `"1,000 per hour";r=999;`} {
 		if !strings.Contains(field, left) {
 			t.Errorf("one call in flight: got %s, want %s", field, left)
 		}

@@ -86,7 +86,8 @@ func TestCheckSettings(t *testing.T) {
 		"JWT_PLAN_CLAIM": "tier", "JWT_PLAN_MAP": `{"gold": "five"}`, "IPV4_PREFIX": "24", "IPV6_PREFIX": "32",
 		"TRUSTED_PROXIES":   "192.0.2.0/25",
 		"HTTP_API_RESPONSE": "iam", "HTTP_API_DENY": "context", "USAGE_IDENTIFIER": "true",
-		"FOREIGN_KEYS": "true", "RESERVATION_LEASE": "1s", "DENY_CACHE": "0s", "CALLER_CACHE": "0s",
+		"FOREIGN_KEYS": "true", "DIRECT_CALLS": "on",
+		"RESERVATION_LEASE": "1s", "DENY_CACHE": "0s", "CALLER_CACHE": "0s",
 		"STAGE": "blue", "LOG_LEVEL": "error",
 	}
 	checkDocumented(t, "check", env, "VALKEY_URL", "KEY_PEPPER", "VALKEY_TIMEOUT", "VALKEY_CONNECT_TIMEOUT",
@@ -106,6 +107,9 @@ func TestCheckSettings(t *testing.T) {
 		apikey.NewKey(apikey.Pepper(checkPepper)).Token(canaryIssuer, "app"))
 	wantEffect(t, "JWT_PLAN_CLAIM and JWT_PLAN_MAP", f.context(t, expired, "plan"), "five")
 	wantEffect(t, "FOREIGN_KEYS", f.verdict(t, f.foreignCall(t)), "allow")
+	direct := f.answerTo(t, `{"tidegate":"check","subject":"ada","plan":"two",`+
+		`"method":"GET","path":"/orders","address":"198.51.100.9"}`)
+	wantEffect(t, "DIRECT_CALLS", strings.Contains(direct, `"allowed":true`), true)
 	_, secret := f.newKey(t)
 	call := restEvent(secret.Reveal())
 	wantEffect(t, "USAGE_IDENTIFIER", strings.Contains(f.answerTo(t, call), "usageIdentifierKey"), true)

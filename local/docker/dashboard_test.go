@@ -84,7 +84,7 @@ func (d *dashboard) override(id string, requests int) {
 	d.t.Helper()
 	path := "/keys/" + id + "/limits"
 	version := d.found(versionInPage, d.send(http.MethodGet, path, nil))
-	a := d.post(path, "limits[0]", fmt.Sprint(requests, " per hour"), "mode", "enforce", "reason", "a test",
+	a := d.post(path, "limits", fmt.Sprint(requests, " per hour"), "reason", "a test",
 		"action", "save", "version", version, "lasts", "never")
 	if a.status != http.StatusSeeOther {
 		d.t.Fatalf("save limits: %s", a)

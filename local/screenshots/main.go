@@ -135,7 +135,7 @@ func (s shot) take(ctx context.Context, base, file string) error {
 		return err
 	}
 	if s.limit != "" {
-		if err := chromedp.Do(ctx, chromedp.SetValue(chromedp.CSS("#limits-0"), s.limit),
+		if err := chromedp.Do(ctx, chromedp.SetValue(chromedp.CSS("#limits"), s.limit),
 			chromedp.Click(chromedp.CSS("#form .actions button[value=preview]"))); err != nil {
 			return err
 		}

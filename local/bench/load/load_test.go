@@ -22,7 +22,8 @@ func startTarget(t *testing.T, open bool) []string {
 	t.Helper()
 	var mu sync.Mutex
 	model := limiter.Model{}
-	step, err := limiter.NewStep([]limiter.Applied{{Limit: per(10, 2*time.Second).Step(), Count: "good", Cost: 1}})
+	step, err := limiter.NewStep(
+		[]limiter.Applied{{Limit: per(10, 2*time.Second).Step(), Count: "good", Cost: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -145,7 +145,7 @@ func (b *browser) pages(ctx context.Context, s *seed) ([]page, error) {
 		return nil, err
 	}
 	edit := func(version int64, more url.Values) url.Values {
-		form := url.Values{"limits[0]": {"5 per 10 seconds"}, "mode": {"enforce"}, "lasts": {"never"},
+		form := url.Values{"limits": {"5 per 10 seconds"}, "lasts": {"never"},
 			"reason": {"bench"}, "action": {"preview"}, "version": {strconv.FormatInt(version, 10)}}
 		for name, value := range more {
 			form[name] = value
