@@ -65,7 +65,7 @@ type stateText struct {
 	Ends      bool              `json:"e,omitempty"`
 }
 
-const sealPrefix = "tgs_"
+const sealPrefix = "tgr_" // which logs redact
 
 // MaxSettlement bounds the text of a settlement, in bytes: API Gateway takes 8 KB of an
 // authorizer's answer. Sixteen logs with units of 8 letters take 2,183. A call with a longer
