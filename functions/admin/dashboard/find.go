@@ -29,7 +29,7 @@ var editorActions = []templates.Choice{
 	{Text: "Create a key", Address: "/keys/new"},
 	{Text: "Create a plan", Address: "/policies/plans/new"},
 	{Text: "Create a route", Address: "/policies/routes/new"},
-	{Text: "Limit all callers", Address: "/policies/shared"},
+	{Text: "Limit all callers", Address: "/policies/all"},
 	{Text: "Override or ban a caller", Address: "/callers/new"},
 	{Text: "Import policies", Address: "/policies/import"},
 	{Text: "Create a machine token", Address: "/settings#token-name"},
