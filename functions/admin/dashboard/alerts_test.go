@@ -21,7 +21,8 @@ import (
 // and 80 % of a limit of all callers.
 func crossLimits(s *sitetest.Site, name string) {
 	id, now := s.Keys.IDs[name], time.Now()
-	month, shared := sitetest.Limit("100,000 per calendar month"), sitetest.Limit("90,000 per hour, on search, together")
+	month := sitetest.Limit("100,000 per calendar month")
+	shared := sitetest.Limit("90,000 per hour, on search, together")
 	log := crossing.NewStore(s.Keys.Client, slog.New(slog.DiscardHandler))
 	for i, x := range []enforce.Crossing{
 		{Limit: month, Used: 50_000, Subject: id, Percent: 50, Reset: time.Hour},

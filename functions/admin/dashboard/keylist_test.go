@@ -21,7 +21,8 @@ func TestKeysPage(t *testing.T) {
 	keys := sitetest.NewRegistry(t, "acme", "dinghy")
 	keys.Plan("pro", sitetest.Per(1, time.Hour))
 	keys.CreateKey("chandlery", "pro")
-	keys.OverrideKey("chandlery", sitetest.Per(100, 10*time.Second), sitetest.Limit("44 per 10 minutes, counter"))
+	keys.OverrideKey("chandlery", sitetest.Per(100, 10*time.Second),
+		sitetest.Limit("44 per 10 minutes, counter"))
 	keys.UpdateKey("dinghy", func(k *policy.Key) { k.Status = policy.Revoked })
 	keys.Add("eel", sitetest.Monthly, sitetest.Hammered, sitetest.Limit("5,000 per hour, notify at 80/100 %"))
 	keys.Use("acme", 10)

@@ -32,7 +32,8 @@ func TestEditForm(t *testing.T) {
 	).Login()
 	page := s.Get(limitsPath).Wants(t, http.StatusOK, `name="version" value="1"`,
 		"Exact: at most 100 in any 10 seconds.", "about 1,500 in any 90 minutes")
-	if got := sitetest.FormIn(page.Body).Get("limits"); got != "100 per 10 seconds\n1,500 per 90 minutes, counter" {
+	if got := sitetest.FormIn(page.Body).Get("limits"); got !=
+		"100 per 10 seconds\n1,500 per 90 minutes, counter" {
 		t.Errorf("the form begins with %q, want the limits that an override replaces", got)
 	}
 }
@@ -120,10 +121,13 @@ func TestNoLimits(t *testing.T) {
 // The form names the limit that denied last, and says whether an override reaches it.
 func TestFormNamesTheLastDenial(t *testing.T) {
 	s := sitetest.New(t).Login()
-	s.Keys.Save(func(set *policy.Set) { set.Limits = []limits.Limit{sitetest.Limit("5 per hour, each address")} })
+	s.Keys.Save(func(set *policy.Set) {
+		set.Limits = []limits.Limit{sitetest.Limit("5 per hour, each address")}
+	})
 	for _, c := range [][2]string{
 		{"10 per 10 seconds", "Denied last by 10 per 10 seconds. An override reaches it."},
-		{"5 per hour each address", "Denied last by 5 per hour each address. No override reaches it: it is each address."},
+		{"5 per hour each address",
+			"Denied last by 5 per hour each address. No override reaches it: it is each address."},
 		{"7 per day", "Denied last by 7 per day, which is no longer in force."},
 	} {
 		denied(s, "acme", c[0], "", time.Now(), 1)

@@ -166,10 +166,10 @@ func pageStates() []pageState {
 	allInvalid := func(v *sitetest.Visit) {
 		v.Retype("#limits", "12 per calendar month (Mars/Olympus Mons)")
 		v.Act(
-			chromedp.Click(chromedp.CSS(".notation summary")),
+			chromedp.Click(chromedp.CSS("#form .field summary")),
 			chromedp.Click(chromedp.CSS("#form .actions .primary")),
-			chromedp.WaitVisible(chromedp.CSS("#limits-lines")),
-			chromedp.Click(chromedp.CSS(".notation summary")),
+			chromedp.WaitVisible(chromedp.CSS("#limits-lines .wrong")),
+			chromedp.Click(chromedp.CSS("#form .field summary")),
 		)
 	}
 	return []pageState{

@@ -16,11 +16,8 @@ import (
 
 // planOf returns the form of a plan with one log limit per minute, and more fields.
 func planOf(version int64, name, requests string, more ...string) url.Values {
-	return fields(append([]string{
-		"version", fmt.Sprint(version), "name", name, "degraded", "closed", "reason",
-		"test", "action", "save",
-		"limits", requests + " per minute",
-	}, more...)...)
+	return sitetest.With(fields("version", fmt.Sprint(version), "name", name, "degraded", "closed", "reason",
+		"test", "action", "save", "limits", requests+" per minute"), more...)
 }
 
 func TestPlans(t *testing.T) {
@@ -149,7 +146,6 @@ func TestRoutes(t *testing.T) {
 func TestPreviewNamesNewCounts(t *testing.T) {
 	s := sitetest.New(t).Login()
 	form := planOf(1, "free", "20", "action", "preview")
-	form.Set("action", "preview")
 	kept := s.Post("/policies/plans/1/edit", form).Wants(t, http.StatusOK, "1 change for 2 keys.")
 	if strings.Contains(kept.Body, "starts at zero") {
 		t.Error("a new number begins a new count")

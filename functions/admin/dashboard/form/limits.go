@@ -121,11 +121,12 @@ func LimitsField(hint string, l Limits) templates.FormField {
 // limitSamples has limits in words, each with its meaning.
 var limitSamples = []templates.Line{
 	{Text: "100 per 10 seconds", Meaning: "How much, and per what time. Exact: in any 10 seconds."},
-	{Text: "10,000 per calendar month (Europe/Berlin)", Meaning: "By the clock of a time zone; UTC without one."},
+	{Text: "10,000 per calendar month (Europe/Berlin)", Meaning: "By the clock of a time zone, or UTC."},
 	{Text: "500 calls per minute", Meaning: "Counts calls. Without a unit it counts what calls cost."},
 	{Text: "8,000 output per minute", Meaning: "Counts a unit that a route's cost names."},
 	{Text: "20 per minute, on search", Meaning: "Only calls of a route; except search leaves them out."},
-	{Text: "600 per minute, each address", Meaning: "For whom: each caller, group, address or {parameter}; or together."},
+	{Text: "600 per minute, each address",
+		Meaning: "For each caller, group, address or {parameter}; or together."},
 	{Text: "5 per second, on rooms, each caller and {room}", Meaning: "A count for each value in the path."},
 	{Text: "5 per second, token bucket", Meaning: "Another algorithm: token bucket, counter or fixed window."},
 	{Text: "1,000 per hour, notify at 80/100 %", Meaning: "Alerts when that much is used."},

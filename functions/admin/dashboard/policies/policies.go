@@ -84,7 +84,8 @@ func (d *pages) showPolicies(w http.ResponseWriter, r *http.Request) error {
 		return page.Failed("count keys", err)
 	}
 	p := templates.PoliciesPage{
-		Page: d.Page(r, "Policies"), Version: page.Number(set.Version), Limits: policydoc.Each(set.Limits), Everyone: allCallersFacts(set),
+		Page: d.Page(r, "Policies"), Version: page.Number(set.Version),
+		Limits: policydoc.Each(set.Limits), Everyone: allCallersFacts(set),
 		Audit: d.Path("/audit?subject=" + policyset.SetID), Export: d.Path("/policies.yaml"),
 	}
 	for _, plan := range set.Plans {

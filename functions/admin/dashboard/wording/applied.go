@@ -16,7 +16,8 @@ import (
 // Applied describes a limit and its use now. plan is the name of the plan where it may
 // stand.
 func Applied(l enforce.LimitState, plan string, now time.Time) templates.AppliedRow {
-	row := templates.AppliedRow{Window: WindowAt(l, now), From: app.SourceWords(l.Applied, page.Clip(plan, page.MaxName))}
+	row := templates.AppliedRow{Window: WindowAt(l, now),
+		From: app.SourceWords(l.Applied, page.Clip(plan, page.MaxName))}
 	if l.Unread {
 		row.Note = unread(l)
 		row.Window.Frees, row.Window.Unblocks = "–", "–"

@@ -193,7 +193,8 @@ func PlanOptions(set *policy.Set) []templates.Option {
 	var options []templates.Option
 	for _, p := range set.Plans {
 		options = append(options, templates.Option{
-			Value: p.Name, Text: page.Clip(page.Clip(p.Name, page.MaxName)+": "+policydoc.LimitsText(p.Limits), MaxText),
+			Value: p.Name,
+			Text:  page.Clip(page.Clip(p.Name, page.MaxName)+": "+policydoc.LimitsText(p.Limits), MaxText),
 		})
 	}
 	return options

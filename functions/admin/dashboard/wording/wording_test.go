@@ -29,7 +29,8 @@ func TestWindow(t *testing.T) {
 		if l.CountsOnly {
 			marks = append(marks, "replaced: denies nothing")
 		}
-		if w.Note != note || w.Limit != "1,000 per hour" || w.For != "each caller" || !slices.Equal(w.Marks, marks) {
+		if w.Note != note || w.Limit != "1,000 per hour" || w.For != "each caller" ||
+			!slices.Equal(w.Marks, marks) {
 			t.Errorf("%s: got %+v", note, w)
 		}
 	}
