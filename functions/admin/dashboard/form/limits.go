@@ -124,6 +124,7 @@ var limitSamples = []templates.Line{
 	{Text: "10,000 per calendar month (Europe/Berlin)", Meaning: "By the clock of a time zone, or UTC."},
 	{Text: "500 calls per minute", Meaning: "Counts calls. Without a unit it counts what calls cost."},
 	{Text: "8,000 output per minute", Meaning: "Counts a unit that a route's cost names."},
+	{Text: "20 at once, up to 5 minutes", Meaning: "Calls at the same time; a settlement ends one."},
 	{Text: "20 per minute, on search", Meaning: "Only calls of a route; except search leaves them out."},
 	{Text: "600 per minute, each address",
 		Meaning: "For each caller, group, address or {parameter}; or together."},
