@@ -42,7 +42,7 @@ func run(m *testing.M) int {
 }
 
 // shared is the installation of all tests. It starts when the first test needs it. A test
-// that runs again, with -count, gets a new one, since attacks leave rules and denials.
+// that runs again, with -count, gets a new one, since attacks leave routes and denials.
 var shared suite
 
 type suite struct {
