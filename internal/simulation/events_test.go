@@ -6,21 +6,17 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
-	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
-	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
-	"tidegate/internal/route"
-	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/registrytest"
 )
 
-// caller is an API key, and what its limits admitted.
+// caller is an API key.
 type caller struct {
-	ledger
-	reports  ledger // of the calls to reports
 	key      policy.Key
 	secret   string
 	plan     int
@@ -31,38 +27,29 @@ type caller struct {
 
 // override replaces limits of a caller, or of all in the group.
 type override struct {
-	limits []bound
+	limits []limits.Limit
 	until  time.Time
 }
 
-// plan has the limits of a plan in force.
-type plan struct{ limits, perGroup []bound }
-
-// rule is the route rule of reports.
-type rule struct {
-	cost, most         int64 // of a call, now and ever
-	perKey, perIP, all []bound
-}
-
-// target is what a call asks for, and from where.
+// target is what a call asks for, under which route, and from where.
 type target struct {
-	path    string
-	address netip.Addr
+	path, route string
+	address     netip.Addr
 }
 
 var planNames = [...]string{"free", "pro"}
 
-// groupOf names the ledger of a plan's limits per group.
-func groupOf(group string, plan int) string { return fmt.Sprint("group ", group, plan) }
-
 var addresses = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")}
 
 const (
-	everybody = "everybody"
-	group     = "team"
-	orders    = "/orders"
-	reports   = "/reports" // has a route rule
+	group   = "team"
+	reports = "reports" // a route that costs more, and is settled
+	items   = "items"   // a route with a parameter
 )
+
+// targets are the paths of calls with their routes.
+var targets = [...]target{{path: "/orders"}, {path: "/orders"}, {path: "/reports", route: reports},
+	{path: "/reports", route: reports}, {path: "/items/a", route: items}, {path: "/items/b", route: items}}
 
 // event plays one event.
 func (w *world) event() {
@@ -73,6 +60,8 @@ func (w *world) event() {
 		w.burst(w.drawCall())
 	case n < 54:
 		w.flood()
+	case n < 58:
+		w.settle()
 	case n < 68:
 		w.rest()
 	case n < 73:
@@ -103,19 +92,7 @@ func (w *world) event() {
 
 // setUp saves a plan and creates callers.
 func (w *world) setUp() {
-	w.rule.most = 1 + w.Int64N(3)
-	subjects := apikey.NewKey(pepper)
-	for _, a := range addresses {
-		id := subjects.Network(netip.PrefixFrom(a, a.BitLen()))
-		shard := shardOf(keyspace.BucketOf(id))
-		w.shared[a.String()], w.shared[reports+a.String()] = &ledger{shard: shard}, &ledger{shard: shard}
-	}
-	w.shared[everybody] = &ledger{shard: shardOf(keyspace.BucketOf(policy.GlobalID))}
-	w.shared[reports] = &ledger{shard: shardOf(keyspace.BucketOf(policy.RouteID(reports)))}
-	for i := range w.plans {
-		w.shared[groupOf(group, i)] = &ledger{shard: shardOf(keyspace.BucketOf(policy.GroupID(group)))}
-		w.shared[groupOf("", i)] = &ledger{}
-	}
+	w.most = 1 + w.Int64N(3)
 	w.savePlan()
 	for i := range 3 {
 		value := fmt.Sprint("the-value-of-caller-", i) // made by hand, since a generated one is random
@@ -125,42 +102,34 @@ func (w *world) setUp() {
 		if err != nil {
 			w.Fatal(err)
 		}
-		c := &caller{key: k, secret: value}
-		c.shard = shardOf(keyspace.BucketOf(k.ID))
-		c.reports.shard = c.shard
-		w.callers = append(w.callers, c)
+		w.callers = append(w.callers, &caller{key: k, secret: value})
 	}
 	for shard := range shards {
 		w.replicate(shard)
 	}
 }
 
-func (w *world) ledgers() []*ledger {
-	var all []*ledger
-	for _, c := range w.callers {
-		all = append(all, &c.ledger, &c.reports)
+// limits draws up to n limits with these marks. All are logs, whose every decision follows
+// from the list of calls.
+func (w *world) limits(list []limits.Limit, n, least int, marks string) []limits.Limit {
+	for range w.IntN(n + 1) {
+		text := fmt.Sprintf("%d%s per %s%s%s", max(w.most, int64(least+w.IntN(12))),
+			[]string{"", "", "", " calls"}[w.IntN(4)],
+			[]string{"second", "5 seconds", "minute", "10 minutes"}[w.IntN(4)], marks,
+			[]string{"", "", "", "", "", ", shadow"}[w.IntN(6)])
+		l, err := limits.Parse(text)
+		if err != nil {
+			w.fail("%s: %v", text, err)
+		}
+		if !slices.ContainsFunc(list, l.Equal) {
+			list = append(list, l)
+		}
 	}
-	for _, l := range w.shared {
-		all = append(all, l)
-	}
-	return all
+	return list
 }
 
-// limits draws 1 or 2 limits. All are logs, whose every decision follows from the list of
-// calls.
-func (w *world) limits(least, shadows int) (limits []limiter.Limit, bounds []bound) {
-	for range 1 + w.IntN(2) {
-		l := limiter.Limit{Requests: max(w.rule.most, int64(least+w.IntN(12))), Shadow: w.IntN(4) < shadows,
-			Calls:  w.IntN(4) == 0,
-			Window: []time.Duration{time.Second, 5 * time.Second, time.Minute, 10 * time.Minute}[w.IntN(4)]}
-		limits = append(limits, l)
-		bounds = append(bounds, bound{requests: l.Requests, window: l.Window, calls: l.Calls,
-			shadow: l.Shadow})
-	}
-	return limits, bounds
-}
-
-// savePlan saves limits of the plan, of each address and of all calls.
+// savePlan saves limits of plans and of all callers, and what reports cost. A set that
+// cannot be saved is drawn again.
 func (w *world) savePlan() {
 	set, err := w.store.Set(w.Context())
 	if err != nil {
@@ -174,24 +143,44 @@ func (w *world) savePlan() {
 	for i := range next.Plans {
 		p := &next.Plans[i]
 		p.Degraded = []policy.Degraded{policy.Open, policy.Closed}[w.IntN(2)]
-		p.Limits, w.plans[i].limits = w.limits(1, 1)
-		p.PerGroup, w.plans[i].perGroup = w.limits(4, 1)
-		w.note("%s: %v, per group %v", p.Name, p.Limits, p.PerGroup)
+		p.Limits = w.limits(nil, 2, 1, "")
+		p.Limits = w.limits(p.Limits, 1, 2, ", on reports")
+		p.Limits = w.limits(p.Limits, 1, 2, ", on items, each caller and {item}")
+		p.Limits = w.limits(p.Limits, 1, 4, ", each group")
+		p.Limits = w.limits(p.Limits, 1, 8, ", together")
 	}
-	next.PerIP.Limits, w.perIP = w.limits(5, 0)
-	next.Global.Limits, w.global = w.limits(8, 0)
-	r := policy.Route{Name: reports, Pattern: route.Pattern{Path: reports}, Cost: 1 + w.Int64N(w.rule.most)}
-	w.rule.cost = r.Cost
-	r.PerKey, w.rule.perKey = w.limits(3, 1)
-	r.PerIP, w.rule.perIP = w.limits(4, 0)
-	r.Shared, w.rule.all = w.limits(5, 1)
-	next.Routes = []policy.Route{r}
-	if _, err := w.store.SaveSet(w.Context(), next, byHand); err != nil {
+	next.Limits = w.limits(nil, 1, 5, ", each address")
+	next.Limits = w.limits(next.Limits, 1, 8, ", together")
+	next.Limits = w.limits(next.Limits, 1, 3, ", on reports, each caller")
+	next.Limits = w.limits(next.Limits, 1, 4, ", on reports, each address")
+	next.Limits = w.limits(next.Limits, 1, 5, ", on reports, together")
+	next.Limits = w.limits(next.Limits, 1, 4, ", on items, each {item}")
+	cost := 1 + w.Int64N(w.most)
+	route := registrytest.Route(reports, cost, "/reports")
+	route.Settle = true
+	next.Routes = []limits.Route{route, registrytest.Route(items, 1, "/items/{item}")}
+	for i, old := range set.Routes {
+		next.Routes[i].ID = old.ID
+	}
+	if _, err := w.store.SaveSet(w.Context(), next, byHand); invalid(err) {
+		w.savePlan()
+		return
+	} else if err != nil {
 		w.fail("save: %v", err)
 	}
-	w.note("saved plans, per address %v, all %v, %s %+v", next.PerIP.Limits,
-		next.Global.Limits, reports, w.rule)
-	w.edited = w.now
+	w.cost, w.policy, w.edited = cost, next.Limits, w.now
+	for i, p := range next.Plans {
+		w.plans[i] = p.Limits
+		w.note("%s: %v", p.Name, p.Limits)
+	}
+	w.note("policy: %v, reports cost %d", w.policy, cost)
+}
+
+// invalid reports whether an edit was refused, because a call would take from too many
+// counts.
+func invalid(err error) bool {
+	_, found := errors.AsType[*policy.InvalidError](err)
+	return found
 }
 
 // editOverride sets or ends an override of a caller or of the group.
@@ -207,6 +196,9 @@ func (w *world) editOverride() {
 func (w *world) overrideGroup(o *override, stored *policy.Override) {
 	err := w.store.OverrideGroup(w.Context(), group, stored, byHand)
 	ended := stored == nil && w.teamEnded() && errors.Is(err, policy.ErrNotFound)
+	if invalid(err) {
+		return
+	}
 	if err != nil && !ended {
 		w.fail("override of the group: %v", err)
 	}
@@ -218,10 +210,11 @@ func (w *world) overrideGroup(o *override, stored *policy.Override) {
 func (w *world) teamEnded() bool { return w.team != nil && !w.now.Before(w.team.until) }
 
 func (w *world) overrideKey(c *caller) {
-	var o *policy.Override
-	c.override, o = w.drawOverride(c.override)
-	w.update(c, audit.KeyEdit, func(k *policy.Key) { k.Override = o })
-	w.note("%s: override %+v", c.key.Name, o)
+	o, stored := w.drawOverride(c.override)
+	if w.update(c, audit.KeyEdit, func(k *policy.Key) { k.Override = stored }) {
+		c.override = o
+		w.note("%s: override %+v", c.key.Name, stored)
+	}
 }
 
 // drawOverride draws what replaces an override: another one, or nothing.
@@ -229,9 +222,11 @@ func (w *world) drawOverride(before *override) (*override, *policy.Override) {
 	if before != nil && w.IntN(3) == 0 {
 		return nil, nil
 	}
-	limits, bounds := w.limits(1, 1)
-	o := &override{bounds, w.now.Add(2 * hours)}
-	stored := &policy.Override{Limits: limits, Reason: "simulation"}
+	o := &override{w.limits(w.limits(nil, 2, 1, ""), 1, 2, ", on reports"), w.now.Add(2 * hours)}
+	if w.IntN(6) == 0 {
+		o.limits = append(o.limits, limits.Limit{Lifted: true, On: items, Who: limits.CallerParam, Param: "item"})
+	}
+	stored := &policy.Override{Limits: o.limits, Reason: "simulation"}
 	if w.IntN(2) == 0 {
 		o.until = w.now.Add(time.Duration(1+w.IntN(300)) * time.Second)
 		stored.Until = o.until.Add(w.ahead)
@@ -262,8 +257,9 @@ func (w *world) editDuringBurst() {
 func (w *world) editKey(c *caller) {
 	switch w.IntN(6) {
 	case 0:
-		c.plan = 1 - c.plan
-		w.update(c, audit.KeyEdit, func(k *policy.Key) { k.Plan = planNames[c.plan] })
+		if w.update(c, audit.KeyEdit, func(k *policy.Key) { k.Plan = planNames[1-c.plan] }) {
+			c.plan = 1 - c.plan
+		}
 		w.note("%s: %s", c.key.Name, c.key.Plan)
 	case 1:
 		w.update(c, audit.KeyEdit, func(k *policy.Key) {
@@ -279,17 +275,18 @@ func (w *world) editKey(c *caller) {
 	}
 }
 
-// reset deletes what a key's own limits count. The replica has it until it catches up,
-// with the calls that perhaps count.
+// reset resets a key: what its own limits counted up to now does not count.
 func (w *world) reset(c *caller) {
 	k, err := w.store.Reset(w.Context(), c.key.ID, byHand)
 	if err != nil {
 		w.fail("reset: %v", err)
 	}
-	for _, l := range []*ledger{&c.ledger, &c.reports} {
-		l.calls, l.known = nil, nil
+	for identity, l := range w.counts {
+		if strings.HasPrefix(identity, k.ID) {
+			l.reset()
+		}
 	}
-	c.key, w.edited = k, w.now
+	c.key, w.edited, w.highest = k, w.now, later(w.highest, w.serverTime().Add(time.Microsecond))
 	w.note("%s: reset", c.key.Name)
 }
 
@@ -315,12 +312,17 @@ func (w *world) block(c *caller) {
 	w.note("%s: revoked %t", c.key.Name, c.revoked)
 }
 
-func (w *world) update(c *caller, action string, change func(*policy.Key)) {
+// update edits a key, and reports whether that is valid.
+func (w *world) update(c *caller, action string, change func(*policy.Key)) bool {
 	k, err := w.store.Update(w.Context(), c.key.ID, c.key.Version, action, byHand, change)
+	if invalid(err) {
+		return false
+	}
 	if err != nil {
 		w.fail("update: %v", err)
 	}
 	c.key, w.edited = k, w.now
+	return true
 }
 
 // disturb changes the state of the connections to Valkey.
@@ -350,8 +352,10 @@ func (w *world) stepClock() {
 		registrytest.Save(w, w.store, byHand, func(*policy.Set) {})
 		w.team = nil
 	}
-	w.ahead, w.late = w.ahead+by, w.late || by < 0
-	w.edited = w.now
+	for _, c := range w.callers {
+		w.end(c)
+	}
+	w.ahead, w.edited = w.ahead+by, w.now
 	w.setClock()
 	for _, key := range w.server.Keys() { // Valkey keeps when a key expires
 		if life := w.server.TTL(key); life > by && life > 0 {
@@ -360,12 +364,8 @@ func (w *world) stepClock() {
 			w.server.Del(key)
 		}
 	}
-	for _, l := range w.ledgers() {
-		if by > 0 {
-			l.age(by)
-		} else {
-			l.delay(-by)
-		}
+	for _, l := range w.counts {
+		l.age(by)
 	}
 	overrides := []*override{w.team}
 	for _, c := range w.callers { // bans and overrides end by the server's clock
@@ -385,11 +385,30 @@ func (w *world) stepClock() {
 	}
 }
 
+// end takes away what ended by itself: environments that saw its end keep to it.
+func (w *world) end(c *caller) {
+	over := c.override != nil && !w.now.Before(c.override.until)
+	w.update(c, audit.KeyEdit, func(k *policy.Key) {
+		if over {
+			k.Override = nil
+		}
+		if !w.now.Before(c.banned) {
+			k.Banned = time.Time{}
+		}
+	})
+	if over {
+		c.override = nil
+	}
+	if !w.now.Before(c.banned) {
+		c.banned = time.Time{}
+	}
+}
+
 // stranger calls with values that are no keys.
 func (w *world) stranger() {
 	w.touched = nil
 	for _, secret := range []string{"the-value-of-somebody-else", "", "tg_test_nothing"} {
-		a := w.send(w.envs[w.IntN(len(w.envs))], secret, target{orders, addresses[0]})
+		a := w.send(w.envs[w.IntN(len(w.envs))], secret, target{path: "/orders", address: addresses[0]})
 		if a.status == http.StatusOK {
 			w.fail("a stranger is admitted")
 		}
@@ -410,11 +429,11 @@ func (w *world) flood() {
 		for range 2 {
 			for _, address := range addresses {
 				for _, c := range w.callers {
-					w.callAs(c, e, target{orders, address})
+					w.callAs(c, e, target{path: "/orders", address: address})
 				}
 			}
 		}
-		d := time.Duration(w.Int64N(int64(w.global[0].window))).Truncate(time.Microsecond)
+		d := time.Duration(w.Int64N(int64(time.Minute))).Truncate(time.Microsecond)
 		thawed.frozen += d
 		w.pass(d)
 	}
@@ -431,6 +450,7 @@ func (w *world) call() {
 func (w *world) drawCaller() *caller { return w.callers[w.IntN(len(w.callers))] }
 
 func (w *world) drawCall() (*caller, *environment, target) {
-	return w.drawCaller(), w.envs[w.IntN(len(w.envs))],
-		target{[]string{orders, orders, reports}[w.IntN(3)], addresses[w.IntN(len(addresses))]}
+	t := targets[w.IntN(len(targets))]
+	t.address = addresses[w.IntN(len(addresses))]
+	return w.drawCaller(), w.envs[w.IntN(len(w.envs))], t
 }

@@ -3,156 +3,189 @@ package simulation
 import (
 	"slices"
 	"time"
+
+	"tidegate/internal/limits"
 )
 
-// ledger is a plain list of the calls that limits on one subject admitted, by the time
+// ledger is a plain list of the calls that the limits of one count admitted, by the time
 // that really passed.
 type ledger struct {
-	shard  int
-	calls  []call  // certainly counted
-	ghosts []call  // perhaps counted: see mayCount
-	known  []bound // limits at the last counted call
-
-	copied      []call // what the replica has
-	copiedKnown []bound
+	shard  int // known from the first answer on
+	calls  []call
+	copied []call // what the replica has
 }
 
-// call is when a call was made. The limits counted it at an instant between the two. It
-// may count for longer by late, since the server's clock has stepped back by as much.
+// call is when a call was made, and what it took. Its count took that at an instant between
+// the two. It may count for longer by late, since the server's clock has stepped back by as
+// much. The count remembers it at least until a time.
 type call struct {
-	began, ended time.Time
-	late         time.Duration
-	cost         int64
+	number             int
+	began, ended, kept time.Time
+	late               time.Duration
+	least, most        int64 // what it certainly takes, and perhaps
 }
 
-// bound is a limit, a log. It has counted every call since from, and from the call with
-// the number first on. Calls that it took over from other limits may count as if they had
-// been made at the time carried.
-type bound struct {
-	requests      int64
-	window        time.Duration
-	calls         bool // it counts calls, whatever they cost
-	shadow        bool
-	counting      bool // it only counts, because an override replaces it
-	from, carried time.Time
-	first         int
-}
-
-// admit adds a call that limits admitted, while others counted it. It returns the limit
-// that admitted too much, if there is one.
-func (l *ledger) admit(c call, limits, others []bound) (exceeded bound, found bool) {
-	l.calls = append(l.calls, c)
-	l.known = l.successors(len(l.calls)-1, c.ended, append(slices.Clone(limits), others...))
-	for i := range others {
-		l.known[len(limits)+i].counting = true
-	}
-	for _, b := range l.known[:len(limits)] {
-		if !b.shadow && l.counted(b, c.ended) > b.requests {
-			return b, true
+// admit adds a call of a cost, for which limits of these windows and numbers were named.
+func (l *ledger) admit(c call, windows []time.Duration, numbers []int64) {
+	window, number := slices.Max(windows), slices.Max(numbers)
+	for i := range l.calls { // a count keeps what it has for as long as it is asked for
+		if old := &l.calls[i]; old.kept.After(c.ended) {
+			old.kept = later(old.kept, old.began.Add(window))
 		}
 	}
-	return bound{}, false
+	c.kept = c.began.Add(window)
+	l.calls = append(l.calls, c)
+	for i, after := len(l.calls)-1, int64(0); i >= 0; i-- {
+		if after >= number { // what no limit reaches may be merged, and then counts for longer
+			for j := range l.calls[:i+1] {
+				l.calls[j].ended = later(l.calls[j].ended, l.calls[i].ended)
+			}
+			return
+		}
+		after += l.calls[i].least
+	}
 }
 
-// weight returns how much of a limit a call takes.
-func (b bound) weight(cost int64) int64 {
-	if b.calls {
-		return 1
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// certain returns what a limit of this window certainly counts.
+func (l *ledger) certain(window time.Duration, now time.Time) (cost int64) {
+	for _, c := range l.calls {
+		if c.began.After(now.Add(-window)) && c.kept.After(now) {
+			cost += c.least
+		}
 	}
 	return cost
 }
 
-// counted returns how much of calls a limit of known certainly counts.
-func (l *ledger) counted(b bound, now time.Time) (count int64) {
-	for i, c := range l.calls {
-		if i >= b.first && c.began.After(now.Add(-b.window)) && !c.began.Before(b.from) {
-			count += b.weight(c.cost)
+// possible returns what a limit of this window counts at most.
+func (l *ledger) possible(window time.Duration, now time.Time) (cost int64) {
+	for _, c := range l.calls {
+		if c.ended.After(now.Add(-window - c.late)) {
+			cost += c.most
 		}
 	}
-	return count
+	return cost
 }
 
-// most returns how much of calls a limit counts at most.
-func (l *ledger) most(b bound, now time.Time) (count int64) {
-	for _, c := range slices.Concat(l.calls, l.ghosts) {
-		at := c.ended
-		if at.Before(b.carried) {
-			at = b.carried
-		}
-		if at.After(now.Add(-b.window - c.late)) {
-			count += b.weight(c.cost)
+// settle moves a call to what it really cost. What is charged counts from now on, and
+// certainly only if the settlement is sure.
+func (l *ledger) settle(number int, took, cost int64, sure bool, now call) {
+	for i := range l.calls {
+		if c := &l.calls[i]; c.number == number && cost < took {
+			c.least = min(c.least, cost)
+			if sure {
+				c.most = min(c.most, cost)
+			}
 		}
 	}
-	return count
-}
-
-// successors returns limits with what they have counted before the call with a number.
-// One that is longer than those of the call before knows what they knew. One in shadow
-// mode does not count the calls that it would deny, and one that only counts does not
-// count all above its number.
-func (l *ledger) successors(number int, now time.Time, limits []bound) []bound {
-	after := make([]bound, len(limits))
-	for i, b := range limits {
-		b.from, b.carried, b.counting, b.first = now, now, false, number
-		for _, old := range l.known {
-			if old.calls != b.calls {
-				continue
-			}
-			if old.window == b.window && old.shadow == b.shadow {
-				b.carried = old.carried
-			}
-			if old.shadow || old.counting && old.requests < b.requests {
-				continue
-			}
-			from := old.from
-			// A call leaves a window at the instant that is as long after it.
-			if kept := now.Add(-old.window + time.Nanosecond); old.window < b.window && kept.After(from) {
-				from = kept
-			}
-			if from.Before(b.from) || from.Equal(b.from) && old.first < b.first {
-				b.from, b.first = from, old.first
-			}
+	if cost > took {
+		if now.most = cost - took; sure {
+			now.least = now.most
 		}
-		after[i] = b
+		l.calls = append(l.calls, now)
 	}
-	return after
 }
 
-// full reports whether a limit may deny one more call.
-func (l *ledger) full(now time.Time, limits []bound, cost int64) bool {
-	return slices.ContainsFunc(l.successors(len(l.calls), now, limits), func(b bound) bool {
-		return !b.shadow && l.most(b, now)+b.weight(cost) > b.requests
-	})
+// reset forgets the calls, but not those from before the clock stepped back: these seem to
+// be later than the reset.
+func (l *ledger) reset() {
+	for _, list := range []*[]call{&l.calls, &l.copied} {
+		*list = slices.DeleteFunc(*list, func(c call) bool { return c.late == 0 })
+		for i := range *list {
+			(*list)[i].least = 0
+		}
+	}
 }
 
-// age makes the calls older, as a clock that steps forward does.
+// age makes the calls older, as a clock that steps forward does. One that steps back lets
+// them count for longer.
 func (l *ledger) age(by time.Duration) {
-	for _, list := range [][]call{l.calls, l.ghosts, l.copied} {
+	for _, list := range [][]call{l.calls, l.copied} {
 		for i := range list {
-			list[i].began, list[i].ended = list[i].began.Add(-by), list[i].ended.Add(-by)
+			c := &list[i]
+			if by < 0 {
+				c.late -= by
+				continue
+			}
+			c.began, c.ended, c.kept = c.began.Add(-by), c.ended.Add(-by), c.kept.Add(-by)
 		}
 	}
-	for _, list := range [][]bound{l.known, l.copiedKnown} {
-		for i := range list {
-			list[i].from, list[i].carried = list[i].from.Add(-by), list[i].carried.Add(-by)
-		}
-	}
-}
-
-// delay lets the calls count for longer, as a clock that steps back does. A log that then
-// gets a longer window may take them over a second time, from a log that has noticed the
-// step.
-func (l *ledger) delay(by time.Duration) {
-	for _, list := range [][]call{l.calls, l.ghosts, l.copied} {
-		for i := range list {
-			list[i].late += by
-		}
-	}
-	l.ghosts = append(l.ghosts, l.calls...)
 }
 
 // copy remembers what the replica has.
-func (l *ledger) copy() { l.copied, l.copiedKnown = slices.Clone(l.calls), slices.Clone(l.known) }
+func (l *ledger) copy() { l.copied = slices.Clone(l.calls) }
 
 // forget forgets what the replica does not have.
-func (l *ledger) forget() { l.calls, l.known = slices.Clone(l.copied), slices.Clone(l.copiedKnown) }
+func (l *ledger) forget() { l.calls = slices.Clone(l.copied) }
+
+// bound is a limit that applies to a call.
+type bound struct {
+	limits.Limit
+	source   string // plan, policy or override
+	count    *ledger
+	replaced bool // an override takes its place, and it only counts
+	cost     int64
+	settles  bool // a settlement moves it
+}
+
+func (b *bound) enforced() bool { return !b.Shadow && !b.replaced }
+
+// applying returns the limits that apply to a call.
+func (w *world) applying(c *caller, t target) (all []bound) {
+	o := w.overridden(c)
+	add := func(list []limits.Limit, source string) {
+		for _, l := range list {
+			if l.Lifted || l.On != "" && l.On != t.route || l.Who == limits.EachGroup && c.key.Group == "" {
+				continue
+			}
+			b := bound{Limit: l, source: source, cost: 1}
+			if l.Unit == limits.Cost && t.route == reports {
+				b.cost, b.settles = w.cost, l.Who.OfCaller() || l.Who == limits.EachGroup
+			}
+			who := map[limits.Who]string{limits.EachGroup: group, limits.EachAddress: t.address.String(),
+				limits.EachParam: t.path, limits.CallerParam: c.key.ID + t.path}[l.Who]
+			if who == "" && l.Who.OfCaller() {
+				who = c.key.ID
+			}
+			if !l.Who.OfCaller() && source == "plan" {
+				who += " of " + c.key.Plan
+			}
+			b.count = w.count(who + " unit " + l.Unit + " on " + l.On)
+			b.replaced = o != nil && source != "override" && l.Who.OfCaller() &&
+				(source == "plan" && len(o.limits) == 0 || slices.ContainsFunc(o.limits, func(by limits.Limit) bool {
+					return by.Unit == l.Unit && by.On == l.On && by.Param == l.Param && !by.Shadow
+				}))
+			all = append(all, b)
+		}
+	}
+	if o != nil {
+		add(o.limits, "override")
+	}
+	add(w.plans[c.plan], "plan")
+	add(w.policy, "policy")
+	return all
+}
+
+// count returns the ledger of a count.
+func (w *world) count(identity string) *ledger {
+	if w.counts[identity] == nil {
+		w.counts[identity] = &ledger{shard: -1}
+	}
+	return w.counts[identity]
+}
+
+// touched returns the counts that a call touches.
+func touched(all []bound) (counts []*ledger) {
+	for _, b := range all {
+		if !slices.Contains(counts, b.count) {
+			counts = append(counts, b.count)
+		}
+	}
+	return counts
+}

@@ -42,7 +42,8 @@ type link struct {
 	down  [shards]bool // no command arrives
 	shaky bool         // some commands or replies are lost or late
 
-	flushes int // so far
+	flushes  int         // so far
+	answered [shards]int // flushes that brought a reply
 }
 
 // fate is what happens to the commands of one flush to one shard.
@@ -123,9 +124,10 @@ func (l *link) flush(ctx context.Context, shard int, commands []valkey.Completed
 	case arrives:
 	}
 	if err == nil {
+		l.answered[shard]++
 		return l.Client.DoMulti(ctx, commands...)
 	}
-	l.world.mayCount(l.world.touched, l.world.now)
+	l.world.mayCount(l.world.now)
 	results := make([]valkey.ValkeyResult, len(commands))
 	for i := range results {
 		results[i] = valkey.NewErrorResult(err)

@@ -26,8 +26,8 @@ type entry struct {
 // replicate lets the replica of a shard catch up.
 func (w *world) replicate(shard int) {
 	w.replicated[shard], w.replica[shard] = w.serverTime(), nil
-	for _, l := range w.ledgers() {
-		if l.shard == shard {
+	for _, l := range w.counts {
+		if l.shard == shard || l.shard < 0 {
 			l.copy()
 		}
 	}
@@ -119,7 +119,7 @@ func (w *world) failOver(shard int) {
 			w.server.SetTTL(e.key, e.life-passed)
 		}
 	}
-	for _, l := range w.ledgers() {
+	for _, l := range w.counts {
 		if l.shard == shard {
 			l.forget()
 		}
@@ -132,7 +132,7 @@ func (w *world) failOver(shard int) {
 func (w *world) lose() {
 	w.note("Valkey loses everything")
 	w.server.FlushAll()
-	for _, l := range w.ledgers() {
+	for _, l := range w.counts {
 		*l = ledger{shard: l.shard}
 	}
 	w.empty, w.edited = true, w.now

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -16,7 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/policy"
+	"tidegate/internal/enforce"
+	"tidegate/internal/limits"
+	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/tier"
 )
 
@@ -111,36 +114,6 @@ func play(t *testing.T, s int64) {
 	t.Logf("%d events in %s: %v", i, w.now.Sub(start), w.answers)
 }
 
-// limitsOf returns the limits that decide about the caller's calls, and those that only
-// count them.
-func (w *world) limitsOf(c *caller) (deciding, counting []bound) {
-	if o := w.overridden(c); o != nil {
-		return o.limits, w.plans[c.plan].limits
-	}
-	return w.plans[c.plan].limits, nil
-}
-
-// scopes are those of the limits on the ledgers that a call touches, in order.
-var scopes = [...]string{policy.ScopeKey, policy.ScopeRoute, policy.ScopeGroup, policy.ScopeIP,
-	policy.ScopeRouteIP, policy.ScopeGlobal, policy.ScopeRouteAll}
-
-// lists has the limits on these ledgers.
-type lists [len(scopes)][]bound
-
-// touch sets the ledgers that a call touches. It returns the limits on them.
-func (w *world) touch(c *caller, own []bound, t target) lists {
-	b, address := lists{0: own, 3: w.perIP, 5: w.global}, t.address.String()
-	if c.key.Group != "" {
-		b[2] = w.plans[c.plan].perGroup
-	}
-	if w.cost = 1; t.path == reports {
-		w.cost, b[1], b[4], b[6] = w.rule.cost, w.rule.perKey, w.rule.perIP, w.rule.all
-	}
-	w.touched = []*ledger{&c.ledger, &c.reports, w.shared[groupOf(c.key.Group, c.plan)], w.shared[address],
-		w.shared[reports+address], w.shared[everybody], w.shared[reports]}
-	return b
-}
-
 // outdated reports whether a denial may be one from before a change, repeated.
 func (w *world) outdated(a answer) bool { return a.repeated && w.now.Sub(w.edited) <= denyCache }
 
@@ -155,41 +128,33 @@ func (w *world) overridden(c *caller) *override {
 }
 
 // obey waits until the call is admitted, with nobody else about and Valkey well. It is
-// denied a microsecond before that, and by no limit twice, unless an override has ended,
-// or the denial was a repeated one: that may be from before a change, and does not know
-// how long the environment was frozen. A denial by one limit hides that of the next.
+// denied a microsecond before that, and neither by its own limits twice nor by shared ones,
+// unless an override has ended, or the denial was a repeated one: that may be from before a
+// change, and does not know how long the environment was frozen. A denial by its own limits
+// hides that of shared ones.
 func (w *world) obey(c *caller, e *environment, t target, a answer) {
+	well := w.link.well()
 	w.link.down, w.link.shaky = [shards]bool{}, false
 	var seen []string
-	keep := func(by []string) { // other limits may not get the call back
-		if !slices.Contains(by, policy.ScopeKey) {
-			seen = slices.DeleteFunc(seen, func(s string) bool { return !slices.Contains(by, s) })
-		}
-	}
 	overridden := w.overridden(c)
 	for range 6 {
-		changed := w.outdated(a)
+		changed := a.repeated // its time is from before a change, and of another cost
 		if overridden != w.overridden(c) || changed {
 			seen, overridden = nil, w.overridden(c)
 		}
 		by := w.deniers(a)
-		keep(by)
-		for _, by := range by {
-			if slices.Contains(seen, by) {
-				w.fail("%s waited for Retry-After, and is denied by %s again", c.key.Name, by)
-			}
-			if !changed {
-				seen = append(seen, by)
-			}
+		if slices.Contains(seen, by) && by != "" {
+			w.fail("%s waited for Retry-After, and is denied by %s again", c.key.Name, by)
 		}
+		if !changed && well { // else other limits may not have got the call back
+			seen = append(seen, by)
+		}
+		well = true
 		w.pass(max(0, a.wait-a.took-time.Microsecond))
 		early := w.callAs(c, e, t)
 		if early.status == http.StatusOK && !early.degraded && overridden == w.overridden(c) && !changed &&
 			!a.repeated {
 			w.fail("%s is admitted before Retry-After", c.key.Name)
-		}
-		if w.late {
-			keep(w.deniers(early))
 		}
 		w.pass(a.took + time.Microsecond)
 		a = w.callAs(c, e, t)
@@ -201,41 +166,46 @@ func (w *world) obey(c *caller, e *environment, t target, a answer) {
 	w.fail("%s waited for Retry-After six times, and is denied", c.key.Name)
 }
 
-// deniers returns what denied a call: scopes of limits, or a ban.
-func (w *world) deniers(a answer) (by []string) {
-	if a.degraded {
-		return nil
+// deniers returns what denied a call: own or shared limits, or a ban.
+func (w *world) deniers(a answer) string {
+	switch i := slices.IndexFunc(a.Limits, enforce.LimitState.Denies); {
+	case a.degraded:
+		return ""
+	case !a.BannedUntil.IsZero():
+		return "a ban"
+	case i < 0:
+		return ""
+	case a.Limits[i].Shared():
+		return "shared limits"
 	}
-	if !a.BannedUntil.IsZero() {
-		return []string{"a ban"}
-	}
-	for _, l := range a.Limits {
-		if l.Denies() && !slices.Contains(by, l.Scope) {
-			by = append(by, l.Scope)
-		}
-	}
-	return by
+	return "its own limits"
 }
 
 // callAs makes a call and compares the answer with the lists of calls.
 func (w *world) callAs(c *caller, e *environment, t target) answer {
-	own, counting := w.limitsOf(c)
-	bounds, began := w.touch(c, own, t), w.now
+	bounds, began := w.applying(c, t), w.now
+	w.touched, w.number, w.costs = touched(bounds), w.number+1, map[*ledger]int64{}
+	for _, b := range bounds {
+		w.costs[b.count] = b.cost
+	}
+	learned := e.learns(c)
 	a := w.send(e, c.secret, t)
 	a.took = w.now.Sub(began)
-	w.note("%s to %s from %s: %d, degraded %t, wait %s", c.key.Name, t.path, t.address, a.status,
+	w.highest = later(w.highest, w.serverTime())
+	w.note("%s to %s from %s: %d %v, degraded %t, wait %s", c.key.Name, t.path, t.address, a.status, a.full(),
 		a.degraded, a.wait)
 	w.answers[fmt.Sprintf("%d degraded %t", a.status, a.degraded)]++
 	if a.degraded {
+		learned()
 		w.withoutValkey(c, e, a)
 		return a
 	}
 	e.refused[c] = a.status == http.StatusUnauthorized || !a.BannedUntil.IsZero()
-	if !e.refused[c] && !a.Unverified {
+	if !e.refused[c] && !a.repeated {
 		e.verified[c] = w.now
 	}
 	switch {
-	case c.revoked && slices.Contains(w.deniers(a), policy.ScopeKey) && !w.outdated(a):
+	case c.revoked && a.deniedByOwn() && !w.outdated(a):
 		w.fail("a revoked key is denied by its limits")
 	case c.revoked && a.status == http.StatusOK:
 		w.fail("a revoked key is admitted")
@@ -246,9 +216,48 @@ func (w *world) callAs(c *caller, e *environment, t target) answer {
 	case a.status == http.StatusTooManyRequests:
 		w.denied(c, bounds, a, began)
 	case a.status == http.StatusOK:
-		w.admitted(call{began: began, ended: w.now, cost: w.cost}, bounds, counting, a)
+		w.admitted(w.made(began), bounds, a)
+		if a.Settlement != "" {
+			w.open = append(w.open, settleable{a.Settlement, w.number, bounds, c, e})
+		}
 	}
 	return a
+}
+
+// full lists the limits that denied the call.
+func (a *answer) full() (texts []string) {
+	for _, l := range a.Limits {
+		if l.Denies() {
+			texts = append(texts, l.Limit.String())
+		}
+	}
+	return texts
+}
+
+func (a *answer) deniedByOwn() bool {
+	return slices.ContainsFunc(a.Limits, func(l enforce.LimitState) bool { return l.Denies() && !l.Shared() })
+}
+
+// lead returns how far the server's clock is behind the latest call, after it stepped back.
+// Counts take a call for at most as late as that: all of its counts take the same instant.
+func (w *world) lead() time.Duration { return max(0, w.highest.Sub(w.serverTime())) }
+
+// made returns the present call.
+func (w *world) made(began time.Time) call {
+	return call{number: w.number, began: began, ended: w.now, late: w.lead()}
+}
+
+// learns returns a function that notes that the environment knows a caller, if Valkey replied
+// from the caller's shard since.
+func (e *environment) learns(c *caller) func() {
+	answered := &e.world.link.answered[shardOf(keyspace.BucketOf(c.key.ID))]
+	before := *answered
+	return func() {
+		if *answered > before {
+			e.verified[c] = e.world.now
+			delete(e.refused, c)
+		}
+	}
 }
 
 // withoutValkey checks an answer that an environment gave without Valkey.
@@ -263,67 +272,135 @@ func (w *world) withoutValkey(c *caller, e *environment, a answer) {
 	}
 }
 
-// admitted fails if a limit admitted too much, or counts what it should not.
-func (w *world) admitted(made call, bounds lists, counting []bound, a answer) {
-	for i, limits := range bounds {
-		if b, found := w.touched[i].admit(made, limits, counting); found {
-			w.fail("more than %d are admitted within %s", b.requests, b.window)
+// stateOf returns the limit that a state is of.
+func (w *world) stateOf(l *enforce.LimitState, bounds []bound) *bound {
+	sources := map[limits.Source]string{limits.FromPlan: "plan", limits.FromPolicy: "policy"}
+	source := cmp.Or(sources[l.Source], "override")
+	for i := range bounds {
+		b := &bounds[i]
+		if b.Limit.Equal(l.Limit) && b.replaced == l.CountsOnly && b.source == source {
+			if b.count.shard < 0 {
+				b.count.shard = shardOfKey(l.CountKey)
+			}
+			return b
 		}
-		counting = nil
 	}
-	var n [len(scopes)]int
-	for _, state := range a.Limits {
-		i := slices.Index(scopes[:], state.Scope)
-		if n[i] >= len(bounds[i]) || state.Scope == policy.ScopeGlobal {
+	w.fail("the limit %s, replaced: %t, does not apply", l.Limit, l.CountsOnly)
+	return nil
+}
+
+// admitted fails if a limit admitted too much, or counts what it should not.
+func (w *world) admitted(made call, bounds []bound, a answer) {
+	if len(a.Limits) != len(bounds) {
+		w.fail("%d limits apply, want %d", len(a.Limits), len(bounds))
+	}
+	for _, count := range w.touched {
+		var windows []time.Duration
+		var numbers []int64
+		for _, b := range bounds {
+			if b.count == count {
+				windows, numbers = append(windows, b.Window), append(numbers, b.Requests)
+				made.least, made.most = b.cost, b.cost
+			}
+		}
+		count.admit(made, windows, numbers)
+	}
+	for i := range a.Limits {
+		state := &a.Limits[i]
+		b := w.stateOf(state, bounds)
+		if b.replaced {
 			continue
 		}
-		l := w.touched[i]
-		b := l.known[n[i]]
-		n[i]++
-		used, least, most := b.requests-state.Remaining, int64(0), l.most(b, made.began)
-		if !b.shadow {
-			least = l.counted(b, w.now)
+		used, least, most := state.Used(), int64(0), b.count.possible(b.Window, made.began)
+		if !b.Shadow {
+			least = b.count.certain(b.Window, w.now.Add(w.lead()))
+		}
+		if least > b.Requests {
+			w.fail("%s: %d are admitted", b.Limit, least)
 		}
 		if used < least || used > most {
-			w.fail("%d of %d within %s of the scope %s are used, want %d to %d", used, b.requests, b.window,
-				state.Scope, least, most)
+			w.fail("%s: %d are used, want %d to %d", b.Limit, used, least, most)
 		}
 	}
 }
 
-// mayCount adds the present call, that limits perhaps count: after an error, and if other
-// limits denied it. A log does not give a call back that it cannot tell from older ones:
-// if it dropped calls lately, or the server's clock stepped back.
-func (w *world) mayCount(ledgers []*ledger, began time.Time) {
-	for _, l := range ledgers {
-		l.ghosts = append(l.ghosts, call{began: began, ended: w.now, cost: w.cost})
+// mayCount adds the present call, that limits perhaps count, after an error.
+func (w *world) mayCount(began time.Time) {
+	for _, count := range w.touched {
+		c := w.made(began)
+		c.most = w.costs[count]
+		count.calls = append(count.calls, c)
 	}
 }
 
 // denied fails if nothing has a reason to deny the call.
-func (w *world) denied(c *caller, bounds lists, a answer, began time.Time) {
+func (w *world) denied(c *caller, bounds []bound, a answer, began time.Time) {
 	if a.wait == 0 {
 		w.fail("a denial without Retry-After")
 	}
 	if a.retryAfter < a.wait || a.retryAfter > a.wait+time.Minute+time.Second {
 		w.fail("Retry-After is %s, want %s rounded up and spread", a.retryAfter, a.wait)
 	}
-	by := w.deniers(a)
-	if given := w.touched; !a.repeated {
-		if slices.Contains(by, policy.ScopeKey) {
-			given = given[1:]
-		}
-		defer w.mayCount(given, began)
-	}
 	if w.outdated(a) || began.Before(c.banned) {
 		return
 	}
-	for i, limits := range bounds {
-		if slices.Contains(by, scopes[i]) && !w.touched[i].full(began, limits, w.cost) {
-			w.fail("%s is denied by limits of the scope %s, which are not full", c.key.Name, scopes[i])
+	for i := range a.Limits {
+		if l := &a.Limits[i]; l.Denies() {
+			if b := w.stateOf(l, bounds); b.count.possible(b.Window, began)+b.cost <= b.Requests {
+				w.fail("%s is denied by %s, which is not full", c.key.Name, b.Limit)
+			}
 		}
 	}
-	if len(by) == 0 {
+	if w.deniers(a) == "" {
 		w.fail("%s is denied by nothing", c.key.Name)
+	}
+}
+
+// settleable is an admitted call whose cost can be settled.
+type settleable struct {
+	text   string
+	number int
+	bounds []bound
+	*caller
+	*environment
+}
+
+// settle settles a call, perhaps a second time.
+func (w *world) settle() {
+	if len(w.open) == 0 {
+		return
+	}
+	i := w.IntN(len(w.open))
+	s := w.open[i]
+	cost := w.Int64N(12)
+	w.touched = nil
+	began, learned := w.now, s.learns(s.caller)
+	result, err := s.checker.Settle(w.Context(), s.text, map[string]int64{limits.Cost: cost})
+	w.note("settle call %d to %d: %+v, %v", s.number, cost, result, err)
+	learned()
+	w.highest = later(w.highest, w.serverTime())
+	switch {
+	case errors.Is(err, enforce.ErrSettled), errors.Is(err, enforce.ErrExpired):
+		w.open = slices.Delete(w.open, i, i+1)
+		return
+	case err == nil:
+		w.open = slices.Delete(w.open, i, i+1)
+		w.answers["settled"]++
+	case w.link.well() && !w.empty:
+		w.fail("settle: %v", err)
+	}
+	done := map[*ledger]bool{}
+	for _, b := range s.bounds {
+		actual := cost
+		if b.Who == limits.EachGroup {
+			actual = min(cost, enforce.MaxSettle*b.cost)
+		}
+		if !b.settles || done[b.count] {
+			continue
+		}
+		done[b.count] = true
+		charged := w.made(began)
+		charged.number, charged.kept = 0, w.now.Add(b.Window)
+		b.count.settle(s.number, b.cost, actual, err == nil && !result.Partial, charged)
 	}
 }

@@ -37,6 +37,7 @@ import (
 	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
 	"tidegate/internal/journal"
+	"tidegate/internal/limits"
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
 	"tidegate/internal/testing/storetest"
@@ -60,21 +61,23 @@ type world struct {
 	real    time.Time     // when the history began, with a monotonic reading
 	now     time.Time     // true time
 	ahead   time.Duration // of the server's clock
-	late    bool          // the server's clock has stepped back
 	server  *miniredis.Miniredis
 	link    *link // of all environments
 	store   *registry.Store
 	journal *journal.Journal
 	envs    []*environment
 	callers []*caller
-	shared  map[string]*ledger // by groupOf and address, and that of all calls; also of reports
-	plans   [2]plan
-	perIP   []bound // limits in force of each address
-	global  []bound // of all calls
-	rule    rule
+	counts  map[string]*ledger // by identity
+	plans   [2][]limits.Limit  // in force
+	policy  []limits.Limit
+	cost    int64     // of a call to reports now
+	most    int64     // of a call to reports ever
 	team    *override // of the group; nil for none
 	touched []*ledger // by the call that is being made
-	cost    int64     // of this call
+	costs   map[*ledger]int64
+	number  int       // of that call
+	highest time.Time // the server's clock at its latest
+	open    []settleable
 	edited  time.Time // last edit
 	empty   bool      // Valkey has lost everything
 
@@ -89,7 +92,8 @@ type world struct {
 type environment struct {
 	*authorizer.Authorizer
 	decided
-	panics *strings.Builder
+	panics  *strings.Builder
+	checker *enforce.Checker
 
 	world  *world
 	skew   time.Duration // of the wall clock
@@ -102,7 +106,7 @@ type environment struct {
 func newWorld(t *testing.T, seed int64) *world {
 	w := &world{T: t, Rand: rand.New(rand.NewPCG(uint64(seed), 0)), seed: seed, real: time.Now(),
 		now: time.Unix(1_800_000_000, 0), server: miniredis.RunT(t),
-		shared: map[string]*ledger{}, answers: map[string]int{}}
+		counts: map[string]*ledger{}, answers: map[string]int{}}
 	w.setClock()
 	client := storetest.Connect(t, "valkey://"+w.server.Addr())
 	w.store = registry.NewStore(client, pepper)
@@ -179,10 +183,10 @@ func (w *world) newEnvironment() *environment {
 	e := &environment{panics: &strings.Builder{}, world: w, refused: map[*caller]bool{},
 		verified: map[*caller]time.Time{}, skew: time.Duration(w.IntN(1200)-600) * time.Second}
 	checker := enforce.NewChecker(w.link, pepper)
-	checker.Now = e.clock
+	checker.Now, e.checker = e.clock, checker
 	_ = checker.Load(w.Context()) // the first check repeats it
-	e.Decider = decide.NewDecider(source{checker}, decide.Settings{Pepper: pepper,
-		CallerCache: callerCache, DenyCache: denyCache, Sectors: 16}, e.clock)
+	e.Decider = decide.NewDecider(source{checker}, decide.Settings{CallerCache: callerCache,
+		DenyCache: denyCache, Sectors: 16}, e.clock)
 	c := identity.Default()
 	c.Pepper, c.Foreign = pepper, true
 	identities, err := identity.New(c)
