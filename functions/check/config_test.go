@@ -63,7 +63,7 @@ var wrongVariables = map[string]string{
 	"CALLER_CACHE": "25h", "DENY_CACHE": "61s",
 	"VALKEY_CONNECT_TIMEOUT": "9s",
 	"HTTP_API_RESPONSE":      "xml", "HTTP_API_DENY": "429", "USAGE_IDENTIFIER": "maybe",
-	"FOREIGN_KEYS":      "maybe",
+	"FOREIGN_KEYS": "maybe", "DIRECT_CALLS": "maybe",
 	"RESERVATION_LEASE": "0s", "STAGE": "pr\nod",
 	"LOG_LEVEL": "loud", "IDENTITY_SOURCES": "jwt,jwt", "JWT_ISSUER": strings.Repeat("i", 513),
 	"JWT_AUDIENCE": ",", "JWT_ISSUERS": `[{"jwks": "short-secret"}]`, "JWT_PLAN_MAP": "short-secret",
