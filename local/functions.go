@@ -73,7 +73,7 @@ func startFunctions(
 		level = "debug"
 	}
 	checkFunction := o.function("check", checkTimeout, log, environment(config.CheckVariables, getenv,
-		map[string]string{"LOG_LEVEL": level, "VALKEY_TIMEOUT": valkeyTimeout.String()},
+		map[string]string{"LOG_LEVEL": level, "VALKEY_TIMEOUT": valkeyTimeout.String(), "DIRECT_CALLS": "on"},
 		map[string]string{"VALKEY_URL": r.url, "KEY_PEPPER": r.pepper, "HTTP_API_DENY": o.httpDeny}))
 	checkFunction.Idle = idleTime
 	check, err := lambda.Start(checkFunction)

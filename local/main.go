@@ -143,6 +143,7 @@ func serve(ctx context.Context, o options, getenv func(string) string, out, errO
 // options are the flags.
 type options struct {
 	rest, http, admin string
+	invoke            string
 	valkey            string // "" is embedded, "auto" an installed server, else a URL
 	journal           string // an address for objects.Open; empty for none
 	readyFile         string
@@ -163,6 +164,8 @@ func (o *options) flags() *flag.FlagSet {
 	f.StringVar(&o.rest, "rest", "127.0.0.1:8080", "`address` of the REST API; port 0 picks a free port")
 	f.StringVar(&o.http, "http", "127.0.0.1:8081", "`address` of the HTTP API")
 	f.StringVar(&o.admin, "admin", "127.0.0.1:8082", "`address` of the dashboard")
+	f.StringVar(&o.invoke, "invoke", "127.0.0.1:8083",
+		"`address` of Lambda's Invoke API, for direct calls")
 	f.StringVar(&o.httpDeny, "http-deny", "deny",
 		"what the HTTP API answers over a limit, a `kind`: deny (403), or\n"+
 			"context: its backend runs the middleware, which answers 429")
@@ -245,8 +248,8 @@ var validOrigin = regexp.MustCompile(`^(\*|none|https?://[a-z0-9.-]+(:\d{1,5})?)
 type flagAddress struct{ flag, address string }
 
 // addresses returns the addresses to listen on, in the order of listeners.all.
-func (o *options) addresses() [3]flagAddress {
-	return [3]flagAddress{{"rest", o.rest}, {"http", o.http}, {"admin", o.admin}}
+func (o *options) addresses() [4]flagAddress {
+	return [4]flagAddress{{"rest", o.rest}, {"http", o.http}, {"admin", o.admin}, {"invoke", o.invoke}}
 }
 
 func validAddress(address string) error {

@@ -49,7 +49,8 @@ type program struct {
 
 func onFreePorts(t *testing.T, flags ...string) []string {
 	t.Helper()
-	return append([]string{"-rest", "127.0.0.1:0", "-http", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-bin",
+	return append([]string{"-rest", "127.0.0.1:0", "-http", "127.0.0.1:0", "-admin", "127.0.0.1:0",
+		"-invoke", "127.0.0.1:0", "-bin",
 		bin(t)}, flags...)
 }
 
@@ -381,5 +382,41 @@ func TestHelp(t *testing.T) {
 	}
 	if len(help) != 4 {
 		t.Errorf("the pages have %d commands, want 4", len(help))
+	}
+}
+
+// The Invoke API makes direct calls of the built check function, as an SDK does.
+func TestInvokeAPI(t *testing.T) {
+	p := start(t)
+	ask := func(name, body string) (*http.Response, string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+			p.Invoke+"/2015-03-31/functions/"+name+"/invocations", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = response.Body.Close() }()
+		text, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response, string(text)
+	}
+	for i := range 12 {
+		response, text := ask("dev-check", `{"tidegate":"check","subject":"user-42","plan":"free"}`)
+		if allowed := strings.Contains(text, `"allowed":true`); response.StatusCode != http.StatusOK || allowed != (i < 10) {
+			t.Errorf("call %d: %d %s", i+1, response.StatusCode, text)
+		}
+	}
+	if r, text := ask("check", `{"tidegate":"check"}`); r.Header.Get("X-Amz-Function-Error") != "Unhandled" ||
+		!strings.Contains(text, "apiKey and subject are missing") {
+		t.Errorf("a mistake: %v %s", r.Header, text)
+	}
+	if r, text := ask("nothing", `{}`); r.StatusCode != http.StatusNotFound {
+		t.Errorf("an unknown function: %d %s", r.StatusCode, text)
 	}
 }

@@ -17,6 +17,7 @@ type ready struct {
 	REST          string            `json:"rest"`
 	HTTP          string            `json:"http"`
 	Admin         string            `json:"admin"`
+	Invoke        string            `json:"invoke"`
 	Valkey        string            `json:"valkey"`
 	AdminUser     string            `json:"admin_user"`
 	AdminPassword string            `json:"admin_password"`
@@ -28,6 +29,7 @@ func newReady(l *listeners, r *registrar, a *login, keys map[string]string) *rea
 		REST:          url(l.rest),
 		HTTP:          url(l.http),
 		Admin:         url(l.admin),
+		Invoke:        url(l.invoke),
 		Valkey:        r.url,
 		AdminUser:     a.user,
 		AdminPassword: a.password,

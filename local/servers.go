@@ -38,10 +38,13 @@ func startServers(l *listeners, f invokers, corsOrigin string, log *slog.Logger)
 	apis.REST.Authorizer, apis.HTTP.Authorizer = f.check, f.check
 	apis.REST.Integration, apis.HTTP.Integration = f.backend, f.httpBackend
 	apis.REST.Log, apis.HTTP.Log = log.With("api", "rest"), log.With("api", "http")
-	s := &servers{failed: make(chan error, 3)}
+	s := &servers{failed: make(chan error, 4)}
 	s.start(l.rest, apis.REST)
 	s.start(l.http, apis.HTTP)
 	s.start(l.admin, &gateway.HTTP{Integration: f.admin, APIID: "localadmin", Log: log.With("api", "admin")})
+	if l.invoke != nil {
+		s.start(l.invoke, invokeAPI(map[string]gateway.Invoker{"check": f.check}))
+	}
 	return s, nil
 }
 
@@ -77,11 +80,14 @@ func (s *servers) stop() {
 }
 
 // listeners are opened first, because a port in use is the most frequent error.
-type listeners struct{ rest, http, admin net.Listener }
+type listeners struct{ rest, http, admin, invoke net.Listener }
 
 func listen(o options) (*listeners, error) {
 	var l listeners
 	for i, a := range o.addresses() {
+		if a.address == "" { // the gateway's container has no Invoke API
+			continue
+		}
 		listener, err := net.Listen("tcp", a.address)
 		if err != nil {
 			l.close()
@@ -100,7 +106,9 @@ func listenError(a flagAddress, err error) error {
 	return fmt.Errorf("-%s %s: %w", a.flag, a.address, err)
 }
 
-func (l *listeners) all() [3]*net.Listener { return [3]*net.Listener{&l.rest, &l.http, &l.admin} }
+func (l *listeners) all() [4]*net.Listener {
+	return [4]*net.Listener{&l.rest, &l.http, &l.admin, &l.invoke}
+}
 
 func (l *listeners) close() {
 	for _, listener := range l.all() {
