@@ -391,7 +391,7 @@ func TestInvokeAPI(t *testing.T) {
 	ask := func(name, body string) (*http.Response, string) {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
-			p.Invoke+"/2015-03-31/functions/"+name+"/invocations", strings.NewReader(body))
+			p.url("invoke")+"/2015-03-31/functions/"+name+"/invocations", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
