@@ -30,4 +30,6 @@ type Call struct {
 	// Again marks a call that is checked a second time because the first reply was lost.
 	// The first check may have taken the cost.
 	Again bool
+
+	trusted bool // no secret is asked for: the call is a page's, or is settled
 }

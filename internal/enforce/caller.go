@@ -128,6 +128,7 @@ type standing struct {
 	set       *compiled
 	named     string // plan that the call names
 	group     string // that the call names
+	trusted   bool   // as in Call
 	proof     [sha256.Size]byte
 	refused   *policy.RefusedError // why the caller may not call; nil if it may
 	oldSecret bool
@@ -145,11 +146,12 @@ type standing struct {
 
 // stand returns the standing of a call's caller.
 func (k *caller) stand(set *compiled, call Call, proof [sha256.Size]byte) *standing {
-	if s := k.last.Load(); s != nil && s.set == set && s.named == call.Plan && s.group == call.Group &&
+	if s := k.last.Load(); s != nil && s.set == set && s.named == call.Plan && s.group == call.Group && s.trusted == call.trusted &&
 		s.proof == proof {
 		return s
 	}
-	s := &standing{set: set, named: call.Plan, group: call.Group, proof: proof, key: k.key}
+	s := &standing{set: set, named: call.Plan, group: call.Group, trusted: call.trusted, proof: proof,
+		key: k.key}
 	if s.key.Version == 0 { // no record
 		s.key.ID, s.key.Kind, s.key.Status = call.Subject, call.Kind, policy.Active
 	}
@@ -214,7 +216,12 @@ func (k *caller) judge(s *standing, call Call) {
 // proves returns why a call's secret is refused; nil if it is the key's. oldSecret says
 // that it is the one before the last rotation.
 func (k *caller) proves(call Call, proof [sha256.Size]byte) (_ *policy.RefusedError, oldSecret bool) {
-	if call.Kind != policy.APIKey {
+	switch {
+	case call.trusted:
+		return nil, false
+	case call.Kind != policy.APIKey && k.key.Kind == policy.APIKey: // its secret is asked for
+		return &policy.RefusedError{Cause: cause.Unknown}, false
+	case call.Kind != policy.APIKey:
 		return nil, false
 	}
 	current := subtle.ConstantTimeCompare(k.hashes.Current[:], proof[:])

@@ -38,6 +38,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -45,6 +46,7 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/limiter"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/store"
@@ -380,12 +382,13 @@ func (r *round) giveBack(ctx context.Context) {
 	defer cancel()
 	runs := make([]run, len(r.taken))
 	for i, t := range r.taken {
-		runs[i] = giveRun(t.decision.Settle(), "")
+		runs[i] = giveRun(t.subject, t.decision.Settle(), "")
 		if t.subject == r.Result.ID && r.mark != "" {
-			runs[i] = giveRun(t.decision.Settle(), keyspace.Of(r.Result.ID, r.mark))
+			runs[i] = giveRun(t.subject, t.decision.Settle(), keyspace.Of(r.Result.ID, r.mark))
 		}
 	}
 	r.c.flush(ctx, runs, nil)
+	r.recordStillCrossed(ctx)
 	for _, t := range r.taken {
 		for i := range t.decision.Limits {
 			r.Result.Limits[t.first+i].Restore()
@@ -468,6 +471,34 @@ func (r *round) recordCrossings() {
 				cost *= 2
 			}
 			r.Result.Crossings = append(r.Result.Crossings, crossed(l, cost, s.Subject, r.Result.Now)...)
+		}
+	}
+}
+
+// recordStillCrossed records the thresholds that a call crossed and that giving back its
+// cost leaves crossed. Calls made in between found them crossed and reported nothing.
+func (r *round) recordStillCrossed(ctx context.Context) {
+	for _, t := range r.taken {
+		i := slices.IndexFunc(r.Steps, func(s Step) bool { return s.Subject == t.subject })
+		step := r.Steps[i]
+		if !slices.ContainsFunc(step.Limits, func(a limits.Applied) bool { return len(a.Notify) > 0 }) {
+			continue
+		}
+		now := make([]LimitState, len(step.Limits))
+		for j, a := range step.Limits {
+			now[j].Applied = a
+		}
+		if r.c.look(ctx, []Step{step}, now) != nil {
+			continue // the call is denied nevertheless
+		}
+		for j, l := range now {
+			took := r.Result.Limits[t.first+j]
+			if len(l.Notify) == 0 || l.Unread || took.Full() {
+				continue
+			}
+			before := took.Used() + took.Owed - took.Cost
+			r.Result.Crossings = append(r.Result.Crossings,
+				crossed(l, l.Used()+l.Owed-before, step.Subject, r.Result.Now)...)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strconv"
@@ -51,11 +52,6 @@ func (c *Checker) Explain(ctx context.Context, set *policy.Set, k policy.Key, ca
 // termsOf returns the terms of a call of a key as it is given. Its secret is taken for good.
 func (c *Checker) termsOf(set *compiled, k policy.Key, call Call) (*Terms, error) {
 	known := &caller{key: k, now: c.Now()}
-	proof := c.proof(Call{})
-	if call.Kind == policy.APIKey {
-		proof[0] = 1 // no hash of a secret: what matters is that both are equal
-		known.hashes.Current = proof
-	}
 	if len(k.Opens) > 0 {
 		var err error
 		if known.opens, err = route.NewList(k.Opens); err != nil {
@@ -66,7 +62,8 @@ func (c *Checker) termsOf(set *compiled, k policy.Key, call Call) (*Terms, error
 	if !call.Address.IsValid() { // an explanation without an address leaves the lists out
 		lists.Deny, lists.Allow, lists.Exempt = nil, nil, nil
 	}
-	return c.terms(&lists, known, call, proof)
+	call.trusted = true
+	return c.terms(&lists, known, call, [sha256.Size]byte{})
 }
 
 // refusal says in words why a caller may not call.
@@ -225,7 +222,7 @@ func (c *Checker) standing(t *Terms, all bool) ([]Step, []LimitState, error) {
 
 // standingSteps returns the steps on the limits of a caller and its group.
 func (c *Checker) standingSteps(set *compiled, k *caller, call Call) ([]Step, []LimitState, error) {
-	t, err := c.terms(set, k, call, c.proof(Call{}))
+	t, err := c.terms(set, k, call, [sha256.Size]byte{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -251,7 +248,7 @@ func (c *Checker) Usage(ctx context.Context, set *policy.Set, keys []policy.Key)
 			continue
 		}
 		known := &caller{key: k, now: c.Now()}
-		own, limits, err := c.standingSteps(compiled, known, Call{Kind: tokenOf(k.Kind), Subject: k.ID})
+		own, limits, err := c.standingSteps(compiled, known, Call{Kind: k.Kind, Subject: k.ID, trusted: true})
 		if refused := new(policy.RefusedError); errors.As(err, &refused) {
 			continue
 		}
@@ -269,14 +266,6 @@ func (c *Checker) Usage(ctx context.Context, set *policy.Set, keys []policy.Key)
 		states = states[n:]
 	}
 	return all, nil
-}
-
-// tokenOf returns a kind of caller whose secret is not asked for.
-func tokenOf(k policy.Kind) policy.Kind {
-	if k == policy.APIKey {
-		return policy.Token
-	}
-	return k
 }
 
 // read returns the number of limits that steps read.

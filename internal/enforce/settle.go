@@ -18,17 +18,23 @@ import (
 )
 
 // giveHead is the head of the script that settles a step. ARGV[1] are the changes, ARGV[2]
-// the instant of the call, ARGV[3] is 1 if KEYS[1] is the mark of the call.
-const giveHead = "local list, at, reset, first, record = ARGV[1], tonumber(ARGV[2]), 0, 1, false\n" +
-	"if ARGV[3] == '1' then first, record = 2, KEYS[1] end\n"
+// the instant of the call, ARGV[3] is 1 if KEYS[1] is the mark of the call. ARGV[4] is when
+// the subject was reset; if it is 1, the next key has that. What is charged counts although
+// the subject was reset in the same microsecond.
+const giveHead = "local list, at, reset, first, record = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4]), 1, false\n" +
+	"if ARGV[3] == '1' then first, record = 2, KEYS[1] end\n" +
+	"if reset == 1 then first, reset = first + 1, tonumber(call('GET', KEYS[first]) or 0) end\n"
 
 var giveScript = lua.New(func() string { return limiter.GiveScript(giveHead, "return reply") })
 
-// giveRun returns the run that settles a step. mark is the key of the call's mark; empty
-// for none.
-func giveRun(s limiter.Settlement, mark string) run {
+// giveRun returns the run that settles a step of a subject. mark is the key of the call's
+// mark; empty for none.
+func giveRun(subject string, s limiter.Settlement, mark string) run {
 	r := run{script: giveScript, keys: s.Keys(),
-		args: []string{s.List(), strconv.FormatInt(s.At, 10), "0"}}
+		args: []string{s.List(), strconv.FormatInt(s.At, 10), "0", strconv.FormatInt(s.Reset, 10)}}
+	if isGroup(subject) {
+		r.keys, r.args[3] = append([]string{ResetKey(subject)}, r.keys...), "1"
+	}
 	if mark != "" {
 		r.keys, r.args[2] = append([]string{mark}, r.keys...), "1"
 	}
@@ -199,7 +205,10 @@ func (c *Checker) settle(ctx context.Context, set *compiled, k *caller, s *seale
 		if len(changes.Changes) == 0 {
 			continue
 		}
-		reply := c.flush(ctx, []run{giveRun(changes, key)}, nil)[0]
+		if p.subject == s.subject {
+			changes.Reset = resetOf(k.key)
+		}
+		reply := c.flush(ctx, []run{giveRun(p.subject, changes, key)}, nil)[0]
 		switch {
 		case reply.err != nil && key != "":
 			return reply.err
@@ -210,7 +219,9 @@ func (c *Checker) settle(ctx context.Context, set *compiled, k *caller, s *seale
 		}
 		for j, given := range reply.numbers {
 			by := changes.Changes[j].By
-			if result.Partial = result.Partial || by < 0 && given < -by; by > 0 {
+			// What a reset has forgotten is counted nowhere.
+			counts := p.at > changes.Reset
+			if result.Partial = result.Partial || by < 0 && given < -by && counts; by > 0 {
 				charged[changes.Changes[j].Key] = given
 			}
 		}
@@ -258,10 +269,7 @@ func (p *sealedPart) changes(actual map[string]int64, bounded bool) limiter.Sett
 // error leaves out what is owed: the call is settled nevertheless.
 func (c *Checker) lookSettled(ctx context.Context, set *compiled, k *caller, s *sealed,
 	charged map[string]int64, result *Settlement) error {
-	call := Call{Kind: k.key.Kind, Subject: s.subject, Plan: s.plan}
-	if call.Kind == policy.APIKey {
-		call.Kind = policy.Token // the settlement proves the caller
-	}
+	call := Call{Kind: k.key.Kind, Subject: s.subject, Plan: s.plan, trusted: true}
 	steps, states, err := c.standingSteps(set, k, call)
 	if err != nil {
 		return nil //nolint:nilerr // as said above
