@@ -76,7 +76,6 @@ type ownerOutput struct {
 		Plan    string              `json:"plan"`
 		Expires *time.Time          `json:"expires,omitempty"`
 		Grace   *time.Time          `json:"graceUntil,omitempty" doc:"Until when the previous secret is valid"`
-		Now     time.Time           `json:"now" doc:"Time of the limits"`
 		Limits  []schema.LimitState `json:"limits" doc:"Current state of the enforced limits of the key and of its group"`
 		Days    []Day               `json:"days" doc:"The last 30 days, oldest first"`
 	}
@@ -108,7 +107,7 @@ func (a *api) ownKey(ctx context.Context, in *ownerInput) (*ownerOutput, error) 
 	out := &ownerOutput{CacheControl: "private, max-age=1", Vary: keyHeader + ", Authorization"}
 	b := &out.Body
 	b.ID, b.Name, b.Plan = own.ID, own.Name, own.Plan
-	b.Expires, b.Grace, b.Now = schema.Given(own.Expires), schema.Given(own.Grace), own.Now.UTC()
+	b.Expires, b.Grace = schema.Given(own.Expires), schema.Given(own.Grace)
 	b.Limits, b.Days = schema.StatesOf(own.Set, own.Limits), daysOf(own.Days)
 	return out, nil
 }

@@ -53,7 +53,6 @@ type (
 	}
 	usageOutput struct {
 		Body struct {
-			Now     time.Time           `json:"now" doc:"Time of the limits"`
 			Limits  []schema.LimitState `json:"limits" doc:"Limits of each caller and of each group"`
 			History Series              `json:"history"`
 		}
@@ -138,7 +137,7 @@ func (a *api) keyUsage(ctx context.Context, in *usageInput) (*usageOutput, error
 		return nil, err
 	}
 	out := &usageOutput{}
-	out.Body.Now, out.Body.Limits = time.Now().UTC(), schema.StatesOf(set, states[0])
+	out.Body.Limits = schema.StatesOf(set, states[0])
 	out.Body.History = s.series(points)
 	return out, nil
 }

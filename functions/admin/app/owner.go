@@ -27,7 +27,6 @@ type Owners struct {
 type OwnKey struct {
 	policy.Key
 	Set    *policy.Set          // in force
-	Now    time.Time            // instant of the limits
 	Limits []enforce.LimitState // that are enforced, of the key and its group
 	Days   []usage.Point        // UTC days, the latest last
 }
@@ -75,7 +74,7 @@ func (o *Owners) View(ctx context.Context, remote, secret string) (OwnKey, error
 
 func (o *Owners) view(ctx context.Context, set *policy.Set, k policy.Key) (OwnKey, error) {
 	now := time.Now().UTC()
-	own := OwnKey{Key: k, Set: set, Now: now}
+	own := OwnKey{Key: k, Set: set}
 	states, err := o.Keys.Usage(ctx, set, []policy.Key{k})
 	if err != nil {
 		return OwnKey{}, err

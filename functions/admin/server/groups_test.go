@@ -72,7 +72,7 @@ func TestGroupOverridePages(t *testing.T) {
 	s.Post(path, sitetest.With(typed, "reason", "a launch")).Wants(t, http.StatusSeeOther)
 	s.Get("/groups/corp").Wants(t, http.StatusOK, "7 per minute", "a launch", "End override")
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "7 per minute", "for the group corp", "group override",
-		"replaced: counts, denies nothing")
+		"replaced: denies nothing")
 	s.Get("/audit").Wants(t, http.StatusOK, "Limits of group  <a", "a launch")
 	s.Post("/groups/corp/end", url.Values{"reason": {"over"}}).Wants(t, http.StatusSeeOther)
 	if page = s.Get("/groups/corp").Wants(t, http.StatusOK); strings.Contains(page.Body, "a launch") {

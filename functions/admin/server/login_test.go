@@ -440,9 +440,9 @@ var typedForms = map[string]url.Values{
 	"/keys":                  {"name": {"typed-canary"}, "plan": {"free"}, "env": {"live"}},
 	"/keys/bulk":             {"do": {"revoke"}, "of": {"all"}, "reason": {"typed-canary"}, "confirm": {"2"}},
 	"/callers/new":           {"kind": {"address"}, "address": {"192.0.2.1"}, "name": {"typed-canary"}},
-	"/policies/plans/1/edit": {"version": {"1"}, "name": {"typed-canary"}, "limits[0]": {"5 per hour"}},
-	"/policies/rules":        {"version": {"1"}, "name": {"typed-canary"}, "path": {"/x"}},
-	"/policies/shared":       {"version": {"1"}, "reason": {"typed-canary"}},
+	"/policies/plans/1/edit": {"version": {"1"}, "name": {"typed-canary"}, "limits": {"5 per hour"}},
+	"/policies/routes":       {"version": {"1"}, "name": {"typed-canary"}, "match": {"/x"}},
+	"/policies/all":          {"version": {"1"}, "reason": {"typed-canary"}},
 	"/policies/import":       {"version": {"0"}, "yaml": {"plans: [] # typed-canary"}},
 	"/settings/tokens":       {"name": {"typed-canary"}, "scope": {"read"}, "days": {"7"}},
 }

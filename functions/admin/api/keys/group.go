@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"time"
 
 	"tidegate/functions/admin/api/rest"
 	"tidegate/functions/admin/api/schema"
@@ -17,7 +16,6 @@ import (
 type Group struct {
 	Name     string              `json:"name"`
 	Keys     int64               `json:"keys" doc:"Number of keys; list-keys lists them"`
-	Now      time.Time           `json:"now" doc:"Time of the limits"`
 	Limits   []schema.LimitState `json:"limits" doc:"Limits of each group, of every plan and of the policy"`
 	Override *Override           `json:"override,omitempty" doc:"Limits of each key of the group that has no override itself"`
 }
@@ -85,7 +83,7 @@ func (ops operations) getGroup(ctx context.Context, in *GroupPath) (*rest.Body[G
 	if err != nil {
 		return nil, groupProblem(err, noGroup)
 	}
-	out := Group{Name: g.Name, Keys: g.Keys, Now: g.Now.UTC(), Override: overrideOf(g.Override),
+	out := Group{Name: g.Name, Keys: g.Keys, Override: overrideOf(g.Override),
 		Limits: schema.StatesOf(set, g.Limits)}
 	return rest.Answer(out), nil
 }
