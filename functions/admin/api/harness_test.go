@@ -153,7 +153,8 @@ func (s *service) checker() *enforce.Checker {
 func (s *service) call(id, path string) enforce.Result {
 	s.t.Helper()
 	result, err := s.checker().Check(s.t.Context(), enforce.Call{
-		Kind: policy.APIKey, Subject: id, Secret: s.secrets[id], Route: route.Call{Method: "POST", Path: path}}, nil)
+		Kind: policy.APIKey, Subject: id, Secret: s.secrets[id],
+		Route: route.Call{Method: "POST", Path: path}}, nil)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -97,7 +97,8 @@ func (r Reversal) ofSet(ctx context.Context) (Reversal, error) {
 		}
 	}
 	for i, route := range old.Routes {
-		if known := func(is limits.Route) bool { return is.ID == route.ID }; !slices.ContainsFunc(r.Set.Routes, known) {
+		same := func(known limits.Route) bool { return known.ID == route.ID }
+		if !slices.ContainsFunc(r.Set.Routes, same) {
 			old.Routes[i].ID = "" // so is a deleted route
 		}
 	}

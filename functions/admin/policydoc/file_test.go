@@ -132,7 +132,8 @@ route talk: cost: 4 → 5, 500 input, settled after
 route old: * *; cost 1 → none
 route all: none → GET /*, DELETE /orders/{id}; cost 2
 route health: none → GET /health; cost 0
-limits of all callers: none → 100 per second, each address, shadow; 60 per minute, on talk, each address, token bucket
+limits of all callers: none → 100 per second, each address, shadow; ` +
+		`60 per minute, on talk, each address, token bucket
 refused addresses: none → 203.0.113.0/24
 default plan for JWTs: none → free
 `
@@ -175,10 +176,11 @@ func TestFormerNamesAreClear(t *testing.T) {
 // So must a former name of a route.
 func TestFormerNamesOfRoutesAreClear(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"renamed":                {"talk, was: chat", ""},
-		"renamed before":         {"chat, was: talk", ""},
-		"the old name goes on":   {"talk, was: chat}, {match: GET /b, name: chat", "line 1: routes[0].was"},
-		"two of one":             {"talk, was: chat}, {match: GET /b, name: say, was: chat", "line 1: routes[0].was"},
+		"renamed":              {"talk, was: chat", ""},
+		"renamed before":       {"chat, was: talk", ""},
+		"the old name goes on": {"talk, was: chat}, {match: GET /b, name: chat", "line 1: routes[0].was"},
+		"two of one": {"talk, was: chat}, {match: GET /b, name: say, was: chat",
+			"line 1: routes[0].was"},
 		"an unknown former name": {"talk, was: nothing}, {match: GET /b, name: say, was: nothing", ""},
 	} {
 		f, err := Read([]byte("routes: [{match: GET /a, name: " + c.text + "}]\n"))

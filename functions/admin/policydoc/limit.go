@@ -50,7 +50,8 @@ func (l *Limit) UnmarshalJSON(data []byte) error {
 	case errors.As(err, &field):
 		l.problems = append(l.problems, field)
 	case errors.As(err, &kind):
-		l.problems = append(l.problems, limits.FieldError{Field: kind.Field, Message: "must be " + typeWords(kind.Type)})
+		l.problems = append(l.problems,
+			limits.FieldError{Field: kind.Field, Message: "must be " + typeWords(kind.Type)})
 	default:
 		l.refuse(err.Error())
 	}

@@ -51,23 +51,34 @@ routes:
 		edits []string // old and new text
 		want  []string
 	}{
-		"nothing":                     {nil, nil},
-		"number":                      {[]string{"10 per minute", "30 per minute", "600 per", "900 per"}, nil},
-		"window of an exact limit":    {[]string{"20 per minute", "20 per hour"}, nil},
-		"number of a counter":         {[]string{"100 per hour", "200 per hour"}, nil},
-		"to the policy":               {[]string{"      - 10 per minute\n", "", "limits:\n  - 600", "limits:\n  - 10 per minute, each caller\n  - 600"}, nil},
-		"name of a route":             {[]string{"name: search", "name: find, was: search", "on search", "on find"}, nil},
-		"name of a plan":              {[]string{"name: pro", "name: gold\n    was: pro"}, nil},
-		"into shadow":                 {[]string{"20 per minute, on search", "20 per minute, on search, shadow"}, []string{"plan free: 20 per minute, on search, shadow: starts at zero"}},
-		"who":                         {[]string{"50 per minute, each group", "50 per minute, each address"}, []string{"plan free: 50 per minute, each address: starts at zero"}},
-		"unit":                        {[]string{"10 per minute", "10 input per minute"}, []string{"plan free: 10 input per minute: starts at zero"}},
-		"on":                          {[]string{"on search", "on export"}, []string{"plan free: 20 per minute, on export: starts at zero"}},
-		"except":                      {[]string{"10 per minute", "10 per minute, except export"}, []string{"plan free: 10 per minute, except export: starts at zero"}},
-		"of all callers":              {[]string{"each address", "together"}, []string{"all callers: 600 per minute, together: starts at zero"}},
-		"window of a counter":         {[]string{"100 per hour", "100 per day"}, []string{"plan free: 100 per day, counter: starts at zero"}},
-		"algorithm":                   {[]string{"100 per hour, counter", "100 per hour, fixed window"}, []string{"plan free: 100 per hour, fixed window: starts at zero"}},
-		"a route of another name":     {[]string{"name: search", "name: find", "on search", "on find"}, []string{"plan free: 20 per minute, on find: starts at zero"}},
-		"an exact one of a counter's": {[]string{"10 per minute\n", "10 per minute, counter\n"}, []string{"plan free: 10 per minute, counter: starts at zero"}},
+		"nothing":                  {nil, nil},
+		"number":                   {[]string{"10 per minute", "30 per minute", "600 per", "900 per"}, nil},
+		"window of an exact limit": {[]string{"20 per minute", "20 per hour"}, nil},
+		"number of a counter":      {[]string{"100 per hour", "200 per hour"}, nil},
+		"to the policy": {[]string{"      - 10 per minute\n", "",
+			"limits:\n  - 600", "limits:\n  - 10 per minute, each caller\n  - 600"}, nil},
+		"name of a route": {[]string{"name: search", "name: find, was: search", "on search", "on find"}, nil},
+		"name of a plan":  {[]string{"name: pro", "name: gold\n    was: pro"}, nil},
+		"into shadow": {[]string{"20 per minute, on search", "20 per minute, on search, shadow"},
+			[]string{"plan free: 20 per minute, on search, shadow: starts at zero"}},
+		"who": {[]string{"50 per minute, each group", "50 per minute, each address"},
+			[]string{"plan free: 50 per minute, each address: starts at zero"}},
+		"unit": {[]string{"10 per minute", "10 input per minute"},
+			[]string{"plan free: 10 input per minute: starts at zero"}},
+		"on": {[]string{"on search", "on export"},
+			[]string{"plan free: 20 per minute, on export: starts at zero"}},
+		"except": {[]string{"10 per minute", "10 per minute, except export"},
+			[]string{"plan free: 10 per minute, except export: starts at zero"}},
+		"of all callers": {[]string{"each address", "together"},
+			[]string{"all callers: 600 per minute, together: starts at zero"}},
+		"window of a counter": {[]string{"100 per hour", "100 per day"},
+			[]string{"plan free: 100 per day, counter: starts at zero"}},
+		"algorithm": {[]string{"100 per hour, counter", "100 per hour, fixed window"},
+			[]string{"plan free: 100 per hour, fixed window: starts at zero"}},
+		"a route of another name": {[]string{"name: search", "name: find", "on search", "on find"},
+			[]string{"plan free: 20 per minute, on find: starts at zero"}},
+		"an exact one of a counter's": {[]string{"10 per minute\n", "10 per minute, counter\n"},
+			[]string{"plan free: 10 per minute, counter: starts at zero"}},
 	} {
 		after := setOf(t, before, strings.NewReplacer(append(c.edits, "\x00", "")...).Replace(base))
 		var got []string
@@ -82,7 +93,8 @@ routes:
 
 // A shadow limit's count of what passed is that of an enforced one.
 func TestEnforcedFromShadow(t *testing.T) {
-	before := setOf(t, &policy.Set{NextNumber: 1}, "plans:\n  - name: free\n    limits:\n      - 5 per minute, shadow\n")
+	before := setOf(t, &policy.Set{NextNumber: 1},
+		"plans:\n  - name: free\n    limits:\n      - 5 per minute, shadow\n")
 	after := setOf(t, before, "plans:\n  - name: free\n    limits:\n      - 5 per minute\n")
 	if got := NewCounts(before, after); len(got) > 0 {
 		t.Errorf("got %v, want no new count", got)

@@ -186,8 +186,10 @@ func TestTrapsOfYAML(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"limits:\n  - 100 per minute": "line 2: limits[0].each is missing. For whom? Write 100 per minute, each caller; each address; or together",
-		"limits:\n  - 100 per minute, each caller, on serach\nroutes: [{name: search, match: GET /s}]": "did you mean search?",
+		"limits:\n  - 100 per minute": "line 2: limits[0].each is missing. For whom? Write " +
+			"100 per minute, each caller; each address; or together",
+		"limits:\n  - 100 per minute, each caller, on serach\n" +
+			"routes: [{name: search, match: GET /s}]": "did you mean search?",
 	} {
 		f, err := Read([]byte(text + "\n"))
 		if err == nil {

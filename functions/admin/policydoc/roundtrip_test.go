@@ -39,12 +39,14 @@ var (
 	routeName = rapid.SampledFrom([]string{"on", "yes", "a", "NULL", "x.y-z_1", "search", "true"})
 	// limit draws limits with every mark, of routes that may not exist.
 	limit = rapid.Custom(func(t *rapid.T) limits.Limit {
-		words := rapid.SampledFrom([]string{"10 per 10 seconds", "1,000,000 calls per day", "1 input per 250 milliseconds",
+		words := rapid.SampledFrom([]string{"10 per 10 seconds", "1,000,000 calls per day",
+			"1 input per 250 milliseconds",
 			"1,000 per calendar month (Europe/Berlin)", "5 per calendar day"}).Draw(t, "rate")
 		for _, marks := range [][]string{
 			{"", ", on search", ", on abc123/prod GET /a%2Cb/{id}", ", on /status"},
 			{"", ", except health", ", except GET /a, except yes"},
-			{"", ", each caller", ", each group", ", each address", ", together", ", each {id}", ", each caller and {id}",
+			{"", ", each caller", ", each group", ", each address", ", together",
+				", each {id}", ", each caller and {id}",
 				", each caller and pattern"},
 			{"", ", denied calls count", ", notify at 80/100 %"}, {"", ", shadow"},
 		} {

@@ -73,8 +73,9 @@ var sources = [...]string{limits.FromPlan: "plan", limits.FromPolicy: "policy",
 
 // StateOf converts the state of a limit.
 func StateOf(set *policy.Set, l enforce.LimitState) LimitState {
-	out := LimitState{Limit: policydoc.LimitFields(l.Fields()), Text: l.Limit.String(), Source: sources[l.Source],
-		Who: cmp.Or(l.For(), "each caller"), Route: l.On, Cost: l.Cost, Owed: l.Owed,
+	out := LimitState{Limit: policydoc.LimitFields(l.Fields()), Text: l.Limit.String(),
+		Source: sources[l.Source],
+		Who:    cmp.Or(l.For(), "each caller"), Route: l.On, Cost: l.Cost, Owed: l.Owed,
 		Next: l.Next.Milliseconds(), RetryAfter: ceilMilliseconds(l.RetryAfter), Never: l.Never,
 		Unread: l.Unread, CountsOnly: l.CountsOnly}
 	if number, err := strconv.Atoi(l.PlanID); err == nil && l.Source == limits.FromPlan {
