@@ -38,7 +38,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -46,10 +45,8 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/limiter"
-	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
-	"tidegate/internal/store"
 	"tidegate/internal/store/keyspace"
 )
 
@@ -259,62 +256,6 @@ func (r *round) isNewest(f *found) bool {
 	return known && version <= r.set.Version && string(f.record) == r.caller.record && !ended
 }
 
-func (r *round) sharedRuns() []run {
-	runs := make([]run, 0, len(r.Steps)-1)
-	for _, s := range r.Steps[1:] {
-		runs = append(runs, sharedRun(sharedScript, s.Subject, s.step))
-	}
-	return runs
-}
-
-// addShared adds the decisions of the steps on shared limits, and returns the first error.
-func (r *round) addShared(replies []reply) (failed error) {
-	for i, reply := range replies {
-		err := reply.err
-		if err == nil {
-			err = r.add(i+1, reply.numbers)
-		}
-		if failed == nil {
-			failed = err
-		}
-	}
-	return failed
-}
-
-// add adds the decision of a step.
-func (r *round) add(step int, numbers []int64) error {
-	d, err := r.Steps[step].step.Decision(numbers)
-	if err != nil {
-		return fmt.Errorf("enforce: check: %w", err)
-	}
-	first := 0
-	for _, s := range r.Steps[:step] {
-		first += len(s.Limits)
-	}
-	for i, u := range d.Limits {
-		r.Result.Limits[first+i].Set(u)
-	}
-	if len(d.Taken) > 0 {
-		r.taken = append(r.taken, taken{r.Steps[step].Subject, d, first})
-	}
-	r.Result.Now = d.Now
-	r.Result.Allowed = r.Result.Allowed && d.Allowed
-	r.Result.WouldAllow = r.Result.WouldAllow && d.WouldAllow()
-	return nil
-}
-
-// Set sets the state of a limit.
-func (l *LimitState) Set(u limiter.Usage) {
-	l.Remaining, l.Owed, l.Next, l.RetryAfter = u.Remaining, u.Owed, u.Next, u.RetryAfter
-	l.Never, l.Unread = u.Never, !u.Asked
-	if l.AtOnce { // a call may end at any time
-		l.Next, l.RetryAfter = 0, min(l.RetryAfter, atOnceRetry)
-	}
-}
-
-// atOnceRetry is the Retry-After of a limit of calls at once.
-const atOnceRetry = time.Second
-
 // finish returns the result. It gives back what was taken for a call that is not allowed.
 func (r *round) finish(ctx context.Context, err error) (Result, error) {
 	result := &r.Result
@@ -367,83 +308,6 @@ func (t *Terms) leastRemaining() int64 {
 	return least
 }
 
-// giveBackTime is the least time allowed for giving back, even if the call's own deadline
-// is sooner.
-const giveBackTime = 100 * time.Millisecond
-
-// giveBack gives back what was taken for a call that is not allowed. A cost that cannot
-// be given back stays counted until its window passes: limits then deny too much, but
-// never admit too much.
-func (r *round) giveBack(ctx context.Context) {
-	if len(r.taken) == 0 {
-		return
-	}
-	ctx, cancel := store.AtLeast(ctx, giveBackTime)
-	defer cancel()
-	runs := make([]run, len(r.taken))
-	for i, t := range r.taken {
-		runs[i] = giveRun(t.subject, t.decision.Settle(), "")
-		if t.subject == r.Result.ID && r.mark != "" {
-			runs[i] = giveRun(t.subject, t.decision.Settle(), keyspace.Of(r.Result.ID, r.mark))
-		}
-	}
-	r.c.flush(ctx, runs, nil)
-	r.recordStillCrossed(ctx)
-	for _, t := range r.taken {
-		for i := range t.decision.Limits {
-			r.Result.Limits[t.first+i].Restore()
-		}
-	}
-	r.taken = nil
-}
-
-// Restore adds the cost back to what remains of a limit that the call passed.
-func (l *LimitState) Restore() {
-	if l.Unread || l.Full() || l.CountDenied {
-		return
-	}
-	if l.Remaining = min(l.Remaining+l.Cost, l.Requests); l.Remaining == l.Requests || l.Algorithm == limiter.Counter {
-		l.Next = 0
-	}
-}
-
-// Known returns the terms of a call by what Valkey said of its caller at most lifetime ago,
-// and how long ago that was at most. It returns nil if it is not known that the caller may
-// use the call's credential.
-func (c *Checker) Known(call Call, lifetime time.Duration) (*Terms, time.Duration) {
-	set, k := c.set.Load(), c.callers.find(call.Subject)
-	if set == nil || k == nil || k.problem != nil {
-		return nil, 0
-	}
-	now := c.Now()
-	age := k.age(now)
-	if age >= lifetime {
-		return nil, 0
-	}
-	t, err := c.terms(set, k, call, c.proof(call))
-	if err != nil {
-		return nil, 0
-	}
-	if until := t.standing.until; !until.IsZero() && age >= until.Sub(k.now) {
-		return nil, 0
-	}
-	return t, age
-}
-
-// Guess returns the terms of a call whose caller Valkey was never asked about, as if it had
-// no record. It returns nil before the first policy set.
-func (c *Checker) Guess(call Call) *Terms {
-	set := c.set.Load()
-	if set == nil || c.callers.find(call.Subject) != nil {
-		return nil
-	}
-	t, err := c.terms(set, &caller{now: c.Now()}, call, c.proof(call))
-	if err != nil {
-		return nil
-	}
-	return t
-}
-
 // Probe reads the caller's record over the connection that Check would use, and takes
 // nothing. Unlike Check, it is safe for the client to retry. So Probe replaces a
 // connection that was closed meanwhile. It needs no permission that Check does not.
@@ -453,67 +317,4 @@ func (c *Checker) Probe(ctx context.Context, call Call) error {
 		return fmt.Errorf("enforce: probe: %w", err)
 	}
 	return nil
-}
-
-// recordCrossings records the thresholds that an allowed call crossed. A call that was
-// checked twice may have taken its cost twice.
-func (r *round) recordCrossings() {
-	at := 0
-	for _, s := range r.Steps {
-		for range s.Limits {
-			l := r.Result.Limits[at]
-			at++
-			if len(l.Notify) == 0 || l.Unread || l.Full() {
-				continue
-			}
-			cost := l.Cost
-			if r.call.Again {
-				cost *= 2
-			}
-			r.Result.Crossings = append(r.Result.Crossings, crossed(l, cost, s.Subject, r.Result.Now)...)
-		}
-	}
-}
-
-// recordStillCrossed records the thresholds that a call crossed and that giving back its
-// cost leaves crossed. Calls made in between found them crossed and reported nothing.
-func (r *round) recordStillCrossed(ctx context.Context) {
-	for _, t := range r.taken {
-		i := slices.IndexFunc(r.Steps, func(s Step) bool { return s.Subject == t.subject })
-		step := r.Steps[i]
-		if !slices.ContainsFunc(step.Limits, func(a limits.Applied) bool { return len(a.Notify) > 0 }) {
-			continue
-		}
-		now := make([]LimitState, len(step.Limits))
-		for j, a := range step.Limits {
-			now[j].Applied = a
-		}
-		if r.c.look(ctx, []Step{step}, now) != nil {
-			continue // the call is denied nevertheless
-		}
-		for j, l := range now {
-			took := r.Result.Limits[t.first+j]
-			if len(l.Notify) == 0 || l.Unread || took.Full() {
-				continue
-			}
-			before := took.Used() + took.Owed - took.Cost
-			r.Result.Crossings = append(r.Result.Crossings,
-				crossed(l, l.Used()+l.Owed-before, step.Subject, r.Result.Now)...)
-		}
-	}
-}
-
-// crossed returns a Crossing for each threshold of a limit that taking a cost crossed.
-func crossed(l LimitState, cost int64, subject string, at time.Time) (all []Crossing) {
-	reset, used := l.Span(), l.Used()+l.Owed
-	if l.Algorithm == limiter.FixedWindow {
-		reset = l.Next
-	}
-	for _, percent := range l.Notify {
-		if reached := int64(percent) * l.Requests; (used-cost)*100 < reached && used*100 >= reached {
-			all = append(all, Crossing{Limit: l.Limit, Used: used, Subject: subject, Percent: percent, At: at,
-				Reset: reset})
-		}
-	}
-	return all
 }

@@ -217,3 +217,40 @@ const sharedSubject = "all-"
 
 // isGroup reports whether a subject is a group, whose counts may be reset.
 func isGroup(subject string) bool { return strings.HasPrefix(subject, "group-") }
+
+// Known returns the terms of a call by what Valkey said of its caller at most lifetime ago,
+// and how long ago that was at most. It returns nil if it is not known that the caller may
+// use the call's credential.
+func (c *Checker) Known(call Call, lifetime time.Duration) (*Terms, time.Duration) {
+	set, k := c.set.Load(), c.callers.find(call.Subject)
+	if set == nil || k == nil || k.problem != nil {
+		return nil, 0
+	}
+	now := c.Now()
+	age := k.age(now)
+	if age >= lifetime {
+		return nil, 0
+	}
+	t, err := c.terms(set, k, call, c.proof(call))
+	if err != nil {
+		return nil, 0
+	}
+	if until := t.standing.until; !until.IsZero() && age >= until.Sub(k.now) {
+		return nil, 0
+	}
+	return t, age
+}
+
+// Guess returns the terms of a call whose caller Valkey was never asked about, as if it had
+// no record. It returns nil before the first policy set.
+func (c *Checker) Guess(call Call) *Terms {
+	set := c.set.Load()
+	if set == nil || c.callers.find(call.Subject) != nil {
+		return nil
+	}
+	t, err := c.terms(set, &caller{now: c.Now()}, call, c.proof(call))
+	if err != nil {
+		return nil
+	}
+	return t
+}
