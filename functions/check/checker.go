@@ -58,7 +58,8 @@ func (c *checker) Check(ctx context.Context, call enforce.Call) (enforce.Result,
 
 // Settle settles a call. It takes at most 3/2 of VALKEY_TIMEOUT, plus
 // VALKEY_CONNECT_TIMEOUT while it waits for a connection.
-func (c *checker) Settle(ctx context.Context, text string, actual map[string]int64) (enforce.Settlement, error) {
+func (c *checker) Settle(ctx context.Context, text string, actual map[string]int64) (enforce.Settlement,
+	error) {
 	s, err := c.connector.Settle(ctx, text, actual)
 	if err == nil {
 		c.metrics.crossings.Note(crossing.SettlementOf(&s), s.Crossings)

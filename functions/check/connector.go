@@ -75,7 +75,8 @@ func (c *connector) Check(ctx context.Context, call enforce.Call) (enforce.Resul
 }
 
 // Settle connects if necessary, and settles a call.
-func (c *connector) Settle(ctx context.Context, text string, actual map[string]int64) (enforce.Settlement, error) {
+func (c *connector) Settle(ctx context.Context, text string,
+	actual map[string]int64) (enforce.Settlement, error) {
 	ctx, cancel := store.WithTimeouts(ctx, c.limit(), c.config.ValkeyConnectTimeout)
 	defer cancel()
 	if err := c.await(ctx); err != nil {

@@ -70,8 +70,8 @@ func listenAddress(args []string, help io.Writer) (string, error) {
 		return "", fmt.Errorf("-listen is %q: must be an address and a port such as 127.0.0.1:2773", *listen)
 	}
 	if a, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !a.IsLoopback()) {
-		return "", fmt.Errorf("-listen is %q, which other machines may reach: must be a loopback address such as "+
-			"127.0.0.1:2773. There is no TLS and no log-in; -anywhere allows it nevertheless", *listen)
+		return "", fmt.Errorf("-listen is %q, which other machines may reach: must be a loopback address "+
+			"such as 127.0.0.1:2773. There is no TLS and no log-in; -anywhere allows it nevertheless", *listen)
 	}
 	return *listen, nil
 }
@@ -155,10 +155,12 @@ type failure struct {
 }
 
 // answerOne answers the call in a request's body.
-func answerOne(handler *direct.Handler, w http.ResponseWriter, r *http.Request, kind string) (status int, body any) {
+func answerOne(handler *direct.Handler, w http.ResponseWriter, r *http.Request, kind string) (status int,
+	body any) {
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
-		return http.StatusRequestEntityTooLarge, failure{fmt.Sprintf("the body must have at most %d bytes", maxBody)}
+		return http.StatusRequestEntityTooLarge, failure{fmt.Sprintf("the body must have at most %d bytes",
+			maxBody)}
 	}
 	answer, err := handler.Call(r.Context(), kind, raw)
 	var mistake *direct.Error

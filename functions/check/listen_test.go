@@ -29,11 +29,13 @@ func TestListen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.SaveSet(t.Context(), policy.Set{Plans: []policy.Plan{{Name: "pro", Limits: []limits.Limit{l}}}},
+	if _, err := store.SaveSet(t.Context(),
+		policy.Set{Plans: []policy.Plan{{Name: "pro", Limits: []limits.Limit{l}}}},
 		registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}); err != nil {
 		t.Fatal(err)
 	}
-	a, err := assemble([]string{"VALKEY_URL=" + url, "KEY_PEPPER=" + pepper, "VALKEY_TIMEOUT=10s"}, io.Discard)
+	a, err := assemble([]string{"VALKEY_URL=" + url, "KEY_PEPPER=" + pepper, "VALKEY_TIMEOUT=10s"},
+		io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +72,8 @@ func TestListen(t *testing.T) {
 	for i, allowed := range []bool{true, true, false} {
 		status, body := ask("POST", "/check", call)
 		var r direct.Response
-		if err := json.Unmarshal([]byte(body), &r); err != nil || status != http.StatusOK || r.Allowed != allowed {
+		if err := json.Unmarshal([]byte(body), &r); err != nil || status != http.StatusOK ||
+			r.Allowed != allowed {
 			t.Fatalf("call %d: %d %s, %v", i+1, status, body, err)
 		}
 		if text, found := r.Context["reservation"].(string); found {
@@ -95,8 +98,10 @@ func TestListen(t *testing.T) {
 		{"GET", "/check", "", nil, http.StatusMethodNotAllowed, ""},
 		{"GET", "/healthz", "", nil, http.StatusOK, `"ok":true`},
 	} {
-		if status, body := ask(c.method, c.path, c.body, c.headers...); status != c.status || !strings.Contains(body, c.want) {
-			t.Errorf("%s %s %.60s: %d %s, want %d %s", c.method, c.path, c.body, status, body, c.status, c.want)
+		if status, body := ask(c.method, c.path, c.body, c.headers...); status != c.status ||
+			!strings.Contains(body, c.want) {
+			t.Errorf("%s %s %.60s: %d %s, want %d %s", c.method, c.path, c.body, status, body, c.status,
+				c.want)
 		}
 	}
 	stop()
@@ -116,7 +121,8 @@ func TestListenAddress(t *testing.T) {
 		"": "", "-listen 127.0.0.1:2773": "127.0.0.1:2773", "-listen localhost:80": "localhost:80",
 		"-listen [::1]:2773": "[::1]:2773", "-listen 0.0.0.0:2773 -anywhere": "0.0.0.0:2773",
 		"-listen 0.0.0.0:2773": "error", "-listen :2773": "error", "-listen 10.0.0.7:2773": "error",
-		"-listen example.com:2773": "error", "-listen 127.0.0.1": "error", "serve": "error", "-port 7": "error",
+		"-listen example.com:2773": "error", "-listen 127.0.0.1": "error",
+		"serve": "error", "-port 7": "error",
 	} {
 		got, err := listenAddress(strings.Fields(args), io.Discard)
 		if err != nil {

@@ -639,7 +639,8 @@ func TestCrossedThresholdsAreReported(t *testing.T) {
 			t.Errorf("%d reports after call %d, want %d:\n%s", reported(), calls+1, want, f.log.String())
 		}
 	}
-	for _, part := range []string{"key_id=" + secret.ID(), "key_name=caller", "plan=free", `who="each caller"`,
+	for _, part := range []string{"key_id=" + secret.ID(), "key_name=caller", "plan=free",
+		`who="each caller"`,
 		"threshold=50 used=2 max=4", "threshold=100 used=4 max=4", `limit="4 per day"`} {
 		if !strings.Contains(f.log.String(), part) {
 			t.Errorf("the log lacks %s:\n%s", part, f.log.String())

@@ -108,8 +108,10 @@ func TestSharedLimitsOfTheFunction(t *testing.T) {
 	for name, caller := range deniedCallers {
 		t.Run(name, func(t *testing.T) {
 			f := newFunction(t,
-				policy.Plan{Name: "free", Limits: registrytest.Limits("1 per hour", "500 per hour, together")},
-				policy.Plan{Name: "pro", Limits: registrytest.Limits("1,000 per hour", "500 per hour, each group",
+				policy.Plan{Name: "free", Limits: registrytest.Limits("1 per hour",
+					"500 per hour, together")},
+				policy.Plan{Name: "pro", Limits: registrytest.Limits("1,000 per hour",
+					"500 per hour, each group",
 					"500 per hour, together")})
 			f.edit(t, func(s *policy.Set) {
 				s.Routes = []limits.Route{registrytest.Route("items", 1, "/items/{item}")}
@@ -130,7 +132,8 @@ func TestSharedLimitsOfTheFunction(t *testing.T) {
 			}
 			before := f.sharedStates(t)
 			if kinds := strings.Count(before, "\n"); kinds < 7 {
-				t.Fatalf("got %d counts of shared limits, want 7 of the caller that may call:\n%s", kinds, before)
+				t.Fatalf("got %d counts of shared limits, want 7 of the caller that may call:\n%s", kinds,
+					before)
 			}
 			monitor := valkeytest.StartMonitor(t, f.checker.config.ValkeyURL)
 			for range 4 {

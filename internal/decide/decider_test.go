@@ -67,7 +67,8 @@ func newFixture(t *testing.T, set policy.Set) *fixture {
 	f := &fixture{t: t, time: newClock(), client: client, checker: enforce.NewChecker(client, pepper),
 		store: registry.NewStore(client, pepper), secrets: map[string]apikey.Secret{}}
 	f.checker.Now = f.time.now
-	f.Decider = NewDecider(f, Settings{CallerCache: callerCache, DenyCache: denyCache, Sectors: 1}, f.time.now)
+	f.Decider = NewDecider(f, Settings{CallerCache: callerCache, DenyCache: denyCache, Sectors: 1},
+		f.time.now)
 	if _, err := f.store.SaveSet(t.Context(), set, byTest); err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +171,11 @@ func TestOnlyVerifiedCallersPass(t *testing.T) {
 			f.expect(callWith(f.secrets["one"]), "y")
 			f.time.advance(callerCache - 1)
 		}, "y"},
-		"after the lifetime": {func(f *fixture, _ policy.Key) { f.expect(callWith(f.secrets["one"]), "y"); f.time.advance(callerCache) }, "n"},
+		"after the lifetime": {func(f *fixture, _ policy.Key) {
+			f.expect(callWith(f.secrets["one"]),
+				"y")
+			f.time.advance(callerCache)
+		}, "n"},
 		"verified again": {func(f *fixture, _ policy.Key) {
 			f.expect(callWith(f.secrets["one"]), "y")
 			f.time.advance(callerCache / 2)
@@ -302,7 +307,8 @@ func TestAccessWithoutValkey(t *testing.T) {
 	call := callWith(f.secrets["one"])
 	f.expect(call, "y")
 	f.down = true
-	for path, open := range map[string]bool{"/orders": true, "/health": false, "/admin": false, "/else": false} {
+	for path, open := range map[string]bool{"/orders": true, "/health": false, "/admin": false,
+		"/else": false} {
 		call.Route.Path = path
 		result, _, err := f.Decide(t.Context(), call)
 		var refusal *policy.RefusedError

@@ -146,7 +146,8 @@ type standing struct {
 
 // stand returns the standing of a call's caller.
 func (k *caller) stand(set *compiled, call Call, proof [sha256.Size]byte) *standing {
-	if s := k.last.Load(); s != nil && s.set == set && s.named == call.Plan && s.group == call.Group && s.trusted == call.trusted &&
+	if s := k.last.Load(); s != nil && s.set == set && s.named == call.Plan && s.group == call.Group &&
+		s.trusted == call.trusted &&
 		s.proof == proof {
 		return s
 	}

@@ -216,7 +216,7 @@ func (r *round) take(ctx context.Context, piggyback *Piggyback) (stale *found, e
 		r.caller = r.c.callers.learn(r.Result.ID, nil, r.began, r.began)
 	}
 	if r.Refused != nil || !r.Result.BannedUntil.IsZero() {
-		return nil, nil
+		return nil, nil //nolint:nilerr // the refusal is in Terms
 	}
 	r.Result.Allowed, r.Result.WouldAllow = true, true
 	if own.numbers != nil {

@@ -16,6 +16,7 @@ import (
 	"tidegate/internal/route"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
+	"tidegate/internal/testing/waiting"
 )
 
 func patternsOf(t testing.TB, texts ...string) []route.Pattern {
@@ -37,7 +38,8 @@ func TestLimitsHold(t *testing.T) {
 		w.save(func(s *policy.Set) {
 			s.Plans = []policy.Plan{
 				{Name: "free", Limits: parseAll(t, []string{"9 per hour", "2 per hour, on search",
-					"3 calls per hour, on chat", "10 tokens per hour", "4 per hour, on items, each caller and {item}",
+					"3 calls per hour, on chat", "10 tokens per hour",
+					"4 per hour, on items, each caller and {item}",
 					"12 per hour, each group", "2 per hour, on items, each {item}, shadow"})},
 				{Name: "pro", Limits: parseAll(t, []string{"5 per hour, together"})},
 			}
@@ -174,11 +176,17 @@ func TestRefusals(t *testing.T) {
 		"closed route of the key": {change: func(k *policy.Key) { k.Opens = patternsOf(t, "GET /open") },
 			cause: cause.Access},
 		"closed route of the plan": {change: func(k *policy.Key) { k.PlanNumber = 2 }, cause: cause.Access},
-		"address":                  {call: func(c *Call) { c.Address = netip.MustParseAddr("198.51.100.9") }, cause: cause.Address},
-		"no address":               {call: func(c *Call) { c.Address = netip.Addr{} }, cause: cause.Address},
-		"no address, two readings": {call: func(c *Call) { c.Address, c.Route.Path = netip.Addr{}, "/a/..%2fb" }, cause: cause.Malformed},
-		"two readings":             {call: func(c *Call) { c.Route.Path = "/a/..%2fb" }, cause: cause.Malformed},
-		"token without a plan":     {call: func(c *Call) { c.Kind, c.Subject = policy.Token, "jwt-1" }, cause: cause.Access},
+		"address": {call: func(c *Call) { c.Address = netip.MustParseAddr("198.51.100.9") },
+			cause: cause.Address},
+		"no address": {call: func(c *Call) { c.Address = netip.Addr{} }, cause: cause.Address},
+		"no address, two readings": {call: func(c *Call) {
+			c.Address, c.Route.Path = netip.Addr{},
+				"/a/..%2fb"
+		}, cause: cause.Malformed},
+		"two readings": {call: func(c *Call) { c.Route.Path = "/a/..%2fb" },
+			cause: cause.Malformed},
+		"token without a plan": {call: func(c *Call) { c.Kind, c.Subject = policy.Token, "jwt-1" },
+			cause: cause.Access},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w.key("one", "free", restore)
@@ -191,7 +199,8 @@ func TestRefusals(t *testing.T) {
 			}
 			for range 2 { // the second time the record is known
 				_, err := w.Check(t.Context(), call, nil)
-				if refused := new(policy.RefusedError); !errors.As(err, &refused) || refused.Cause != c.cause {
+				if refused := new(policy.RefusedError); !errors.As(err, &refused) ||
+					refused.Cause != c.cause {
 					t.Errorf("got %v, want %s", err, c.cause)
 				}
 			}
@@ -207,7 +216,8 @@ func TestTimesEndWithoutAnEdit(t *testing.T) {
 	w.plan("free", "1 per hour")
 	until := w.serverNow().Add(300 * time.Millisecond)
 	w.key("one", "free", func(k *policy.Key) {
-		k.Override = &policy.Override{Limits: parseAll(t, []string{"9 per hour"}), Until: until, Reason: "a test"}
+		k.Override = &policy.Override{Limits: parseAll(t, []string{"9 per hour"}), Until: until,
+			Reason: "a test"}
 	})
 	w.passes("one", "GET /x", 3, 3)
 	w.key("two", "free", func(k *policy.Key) { k.Banned = until })
@@ -219,9 +229,7 @@ func TestTimesEndWithoutAnEdit(t *testing.T) {
 	if r := w.check("three", "GET /x"); !r.Allowed || !r.OldSecret {
 		t.Errorf("an old secret in its grace: %+v", r)
 	}
-	for w.serverNow().Before(until) {
-		time.Sleep(time.Until(until)) // the server's clock is this machine's
-	}
+	waiting.Until(t, "the end of the times", func() bool { return !w.serverNow().Before(until) })
 	w.passes("one", "GET /x", 1, 0)
 	w.passes("two", "GET /x", 2, 1)
 	_, err := w.Check(t.Context(), w.callOf("three", "GET /x"), nil)
@@ -236,9 +244,10 @@ func TestSettle(t *testing.T) {
 	storetest.OnEveryServer(t, func(t *testing.T, url string) {
 		w := newWorld(t, url)
 		w.save(func(s *policy.Set) {
-			s.Plans = []policy.Plan{{Name: "free", Limits: parseAll(t, []string{"100 per hour", "50 per hour, on chat",
-				"1,000 tokens per hour", "20 calls per hour", "1,000 tokens per hour, each group",
-				"1,000 tokens per hour, together", "1,000 tokens per hour, counter"})}}
+			s.Plans = []policy.Plan{{Name: "free", Limits: parseAll(t,
+				[]string{"100 per hour", "50 per hour, on chat",
+					"1,000 tokens per hour", "20 calls per hour", "1,000 tokens per hour, each group",
+					"1,000 tokens per hour, together", "1,000 tokens per hour, counter"})}}
 			s.Routes = []limits.Route{{Name: "chat", Match: patternsOf(t, "POST /chat"), Settle: true,
 				Cost: limits.Costs{Units: map[string]int64{limits.Cost: 5, "tokens": 20}}}}
 		})
@@ -305,7 +314,8 @@ func TestSizeOfSettlements(t *testing.T) {
 			texts = append(texts, text, text+", each group")
 		}
 		w.save(func(s *policy.Set) {
-			s.Routes = []limits.Route{{Name: strings.Repeat("r", limits.MaxNameLen), Match: patternsOf(t, "/chat"),
+			s.Routes = []limits.Route{{Name: strings.Repeat("r", limits.MaxNameLen), Match: patternsOf(t,
+				"/chat"),
 				Cost: limits.Costs{Units: units}, Settle: true}}
 		})
 		w.plan("free", texts...)

@@ -39,8 +39,9 @@ type world struct {
 
 func newWorld(t testing.TB, url string) *world {
 	client := storetest.Connect(t, url)
-	return &world{Checker: NewChecker(client, pepper), t: t, client: client, policy: policy.Set{NextNumber: 1},
-		keys: map[string]policy.Key{}, secrets: map[string]apikey.Secret{}}
+	return &world{Checker: NewChecker(client, pepper), t: t, client: client,
+		policy: policy.Set{NextNumber: 1},
+		keys:   map[string]policy.Key{}, secrets: map[string]apikey.Secret{}}
 }
 
 func (w *world) do(words ...string) {
@@ -72,7 +73,8 @@ func (w *world) save(change func(*policy.Set)) {
 	w.do("SET", policyset.SetKey, string(policyset.EncodeSet(saved.Version, text)))
 	commands := make(valkey.Commands, keyspace.Buckets)
 	for i, b := range keyspace.All() {
-		commands[i] = w.client.B().Set().Key(policyset.CopyKey(b)).Value(head(saved.Version) + "\x00\x01").Build()
+		commands[i] = w.client.B().Set().Key(policyset.CopyKey(b)).Value(head(saved.Version) +
+			"\x00\x01").Build()
 	}
 	for _, result := range w.client.DoMulti(context.WithoutCancel(w.t.Context()), commands...) {
 		if err := result.Error(); err != nil {

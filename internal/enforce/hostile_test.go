@@ -53,8 +53,9 @@ var sixteen = func() (texts []string) {
 var hostiles = []hostile{
 	{name: "plain", limits: []string{"100 per hour"}, call: same("GET /x")},
 	{name: "denied", limits: []string{"100 per hour"}, fill: 110, call: same("GET /x")},
-	{name: "denied together", limits: []string{"1,000,000 per hour"}, policy: []string{"100 per hour, together"},
-		fill: 110, call: same("GET /x")},
+	{name: "denied together", limits: []string{"1,000,000 per hour"},
+		policy: []string{"100 per hour, together"},
+		fill:   110, call: same("GET /x")},
 	{name: "10,000", limits: []string{"10,000 per hour"}, fill: 5_000, call: same("GET /x")},
 	{name: "1,000,000", limits: []string{"1,000,000 per day"}, fill: 20_000, call: same("GET /x")},
 	{name: "sixteen counts", limits: sixteen, call: same("GET /x")},
@@ -78,12 +79,14 @@ func BenchmarkHostileCalls(b *testing.B) {
 				s.Plans = []policy.Plan{{Name: "free", Limits: parseAll(b, h.limits)},
 					{Name: "plain", Limits: parseAll(b, []string{"1,000,000 per hour"})}}
 				for i := range h.plans {
-					s.Plans = append(s.Plans, policy.Plan{Name: fmt.Sprint("plan ", i), Limits: parseAll(b, h.limits)})
+					s.Plans = append(s.Plans, policy.Plan{Name: fmt.Sprint("plan ", i),
+						Limits: parseAll(b, h.limits)})
 				}
 				s.Limits = parseAll(b, h.policy)
 				for i := range h.routes {
 					s.Routes = append(s.Routes, limits.Route{Name: fmt.Sprint("r", i),
-						Match: patternsOf(b, fmt.Sprintf("GET /r/{a}/y%d", i), fmt.Sprintf("/r/{a}/{b}/z%d", i))})
+						Match: patternsOf(b, fmt.Sprintf("GET /r/{a}/y%d", i), fmt.Sprintf("/r/{a}/{b}/z%d",
+							i))})
 				}
 			})
 			w.key("one", "free", func(k *policy.Key) { k.Group = "acme" })

@@ -20,7 +20,8 @@ import (
 // Explain returns what a Check of the key's call would return now. It takes nothing, and
 // ignores call's Kind, Subject and Secret. Without an address, lists and limits of
 // addresses are left out.
-func (c *Checker) Explain(ctx context.Context, set *policy.Set, k policy.Key, call Call) (Explanation, error) {
+func (c *Checker) Explain(ctx context.Context, set *policy.Set, k policy.Key, call Call) (Explanation,
+	error) {
 	compiled, err := compile(set)
 	if err != nil {
 		return Explanation{}, fmt.Errorf("enforce: explain: %w", err)
@@ -40,7 +41,7 @@ func (c *Checker) Explain(ctx context.Context, set *policy.Set, k policy.Key, ca
 	e.Result.Now = c.Now().UTC()
 	if t.Refused != nil {
 		e.Refused = refusal(k, call, t.Refused, compiled)
-		return e, nil
+		return e, nil //nolint:nilerr // the refusal is the explanation
 	}
 	if err := c.look(ctx, t.Steps, e.Result.Limits); err != nil {
 		return Explanation{}, err
@@ -100,7 +101,7 @@ func (c *Result) decide(own int) {
 			continue
 		}
 		c.WouldAllow = false
-		c.Allowed = c.Allowed && l.Limit.Shadow
+		c.Allowed = c.Allowed && l.Shadow
 	}
 }
 
@@ -154,7 +155,8 @@ func (c *Checker) Survey(ctx context.Context, set *policy.Set, k policy.Key) (Su
 	var s Survey
 	s.Effective, _ = set.Effective(k, c.Now())
 	s.Result = Result{ID: k.ID, Name: k.Name, Plan: s.Effective.Plan.Name, Group: k.Group,
-		Source: s.Effective.Source, Cost: 1, Now: c.Now().UTC(), SetVersion: set.Version, KeyVersion: k.Version}
+		Source: s.Effective.Source, Cost: 1, Now: c.Now().UTC(), SetVersion: set.Version,
+		KeyVersion: k.Version}
 	if k.Status == policy.Unreadable {
 		s.Refused = "the key is " + string(k.Status)
 		return s, nil
@@ -192,7 +194,7 @@ func (s *Survey) decide() {
 			continue
 		}
 		s.Result.WouldAllow = false
-		s.Result.Allowed = s.Result.Allowed && l.Limit.Shadow
+		s.Result.Allowed = s.Result.Allowed && l.Shadow
 	}
 }
 
@@ -303,7 +305,8 @@ func (c *Checker) GroupUsage(ctx context.Context, set *policy.Set, group string,
 	for _, p := range plans {
 		for i := range language.Plans {
 			if set.Plans[i].Number == p.Number {
-				add(language.Candidates(limits.Caller{Group: group, Plan: &language.Plans[i]}), limits.FromPlan)
+				add(language.Candidates(limits.Caller{Group: group, Plan: &language.Plans[i]}),
+					limits.FromPlan)
 			}
 		}
 	}

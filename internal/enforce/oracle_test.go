@@ -2,7 +2,6 @@ package enforce
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -121,17 +120,14 @@ type history struct {
 	oracle
 	random *rand.Rand
 	log    []string
-	resets map[string]int // by subject: calls before it are reset
 	open   []settleable
-	groups map[string]string
 }
 
 type settleable struct {
-	text   string
-	call   int
-	asked  []asked
-	key    string
-	passed []bool // by asked: the call is in its list
+	text  string
+	call  int
+	asked []asked
+	key   string
 }
 
 func (h *history) say(format string, args ...any) {
@@ -162,7 +158,8 @@ func (h *history) limit(inPolicy, override bool) string {
 		who = ", each caller"
 	}
 	window := pick(r, "12 hours", "24 hours", "40 days")
-	text := fmt.Sprintf("%d%s per %s%s%s", 5+r.IntN(20), unit, window, strings.ReplaceAll(on, "/chat/", "/chat/x"), who)
+	text := fmt.Sprintf("%d%s per %s%s%s", 5+r.IntN(20), unit, window, strings.ReplaceAll(on, "/chat/",
+		"/chat/x"), who)
 	if own := who == "" || who == ", each caller"; own && r.IntN(6) == 0 {
 		return text + ", denied calls count" + pick(r, "", "", ", shadow")
 	}
@@ -238,8 +235,10 @@ func (h *history) applying(name string, q request) []asked {
 				a.setter = setter
 				if o := k.Override; o != nil && setter != "override" && l.Who.OfCaller() {
 					a.replaced = slices.ContainsFunc(o.Limits, func(by limits.Limit) bool {
-						return max(by.Who, limits.EachCaller) == max(l.Who, limits.EachCaller) && by.Param == l.Param &&
-							by.Unit == l.Unit && by.AtOnce == l.AtOnce && by.On == l.On && slices.Equal(by.Except, l.Except) && !by.Shadow
+						return max(by.Who, limits.EachCaller) == max(l.Who, limits.EachCaller) &&
+							by.Param == l.Param &&
+							by.Unit == l.Unit && by.AtOnce == l.AtOnce && by.On == l.On &&
+							slices.Equal(by.Except, l.Except) && !by.Shadow
 					}) || setter == "plan" && len(o.Limits) == 0
 				}
 				all = append(all, a)
@@ -329,13 +328,13 @@ func (h *history) call() error {
 	}
 	h.say("%d: %s %s: %v", h.calls, name, q.text, got.Allowed)
 	if got.Allowed != allowed || explained.Result.Allowed != allowed {
-		return fmt.Errorf("allowed %v, explained %v, want %v by %+v", got.Allowed, explained.Result.Allowed, allowed, all)
+		return fmt.Errorf("allowed %v, explained %v, want %v by %+v", got.Allowed, explained.Result.Allowed,
+			allowed, all)
 	}
-	before := maps.Clone(h.lists)
-	if err := h.compare(got, all, before, reached, allowed); err != nil {
+	if err := h.compare(got, all, reached); err != nil {
 		return err
 	}
-	h.count(name, all, allowed, reached, got)
+	h.count(name, all, allowed, got)
 	return nil
 }
 
@@ -351,13 +350,13 @@ func (h *history) fits(a asked) bool {
 }
 
 // compare compares what the result says of each limit with the lists.
-func (h *history) compare(got Result, all []asked, before map[string][]entry, reached, allowed bool) error {
+func (h *history) compare(got Result, all []asked, reached bool) error {
 	if len(got.Limits) != len(all) {
 		return fmt.Errorf("%d limits apply, want %d", len(got.Limits), len(all))
 	}
 	for _, l := range got.Limits {
 		i := slices.IndexFunc(all, func(a asked) bool {
-			return a.Limit.Equal(l.Limit) && a.replaced == l.CountsOnly &&
+			return a.Equal(l.Limit) && a.replaced == l.CountsOnly &&
 				(a.setter == "override") == (l.Source == limits.FromOverride) &&
 				(a.setter == "policy") == (l.Source == limits.FromPolicy)
 		})
@@ -384,7 +383,7 @@ func (h *history) compare(got Result, all []asked, before map[string][]entry, re
 }
 
 // count adds a call to the lists.
-func (h *history) count(name string, all []asked, allowed, reached bool, got Result) {
+func (h *history) count(name string, all []asked, allowed bool, got Result) {
 	shadowFits := map[string]bool{} // by list: the call fits all its limits in shadow
 	for _, a := range all {
 		if a.Shadow && !a.replaced {
@@ -533,7 +532,8 @@ func TestChecksAgreeWithLists(t *testing.T) {
 		if err := h.run(60); err != nil {
 			t.Fatalf("seed %d: %v\n%s", seed, err, strings.Join(h.log, "\n"))
 		}
-		if err := h.client.Do(t.Context(), h.client.B().Flushall().Build()).Error(); err != nil && !valkey.IsValkeyNil(err) {
+		if err := h.client.Do(t.Context(), h.client.B().Flushall().Build()).Error(); err != nil &&
+			!valkey.IsValkeyNil(err) {
 			t.Fatal(err)
 		}
 	}

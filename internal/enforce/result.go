@@ -50,7 +50,7 @@ type Result struct {
 }
 
 // LimitState is one limit that applies to a call, and its state after it.
-type LimitState struct {
+type LimitState struct { //nolint:recvcheck // values are copied; Set and Restore change one in place
 	limits.Applied
 	CountKey   string        // of the count in Valkey; empty if it has a value of a call that is not known
 	Remaining  int64         // that could still be taken, 0 to Requests
@@ -71,7 +71,7 @@ func (l LimitState) NearlyUsedUp() bool { return l.Remaining <= l.Requests/5 }
 
 // Enforced reports whether the limit may deny calls: it is not in shadow, and no override
 // replaces it.
-func (l LimitState) Enforced() bool { return !l.Limit.Shadow && !l.CountsOnly }
+func (l LimitState) Enforced() bool { return !l.Shadow && !l.CountsOnly }
 
 // Full reports whether the call's cost does not fit.
 func (l LimitState) Full() bool { return l.Never || l.RetryAfter > 0 }
@@ -141,7 +141,7 @@ func binds(allowed bool, l, than LimitState) bool {
 // there is none. Of several it is the one that waits longest.
 func (c *Result) ShadowDenial() (denial LimitState, found bool) {
 	for _, l := range c.Limits {
-		if l.Limit.Shadow && !l.CountsOnly && l.Full() && (!found || binds(false, l, denial)) {
+		if l.Shadow && !l.CountsOnly && l.Full() && (!found || binds(false, l, denial)) {
 			denial, found = l, true
 		}
 	}

@@ -77,7 +77,8 @@ func (t *Terms) ownRun(mark string, keep time.Duration) run {
 		r.keys = append(r.keys, keyspace.Of(id, mark))
 	}
 	r.script, r.keys = stepScript, append(r.keys, own.Keys()...)
-	r.args = []string{own.List(), strconv.FormatInt(own.Reset, 10), strconv.FormatInt(keep.Milliseconds(), 10),
+	r.args = []string{own.List(), strconv.FormatInt(own.Reset, 10), strconv.FormatInt(keep.Milliseconds(),
+		10),
 		t.caller.record, valkey.BinaryString([]byte(head(t.set.Version))), strconv.FormatInt(until, 10)}
 	return r
 }

@@ -95,7 +95,8 @@ func (s seal) write(c *sealed) string {
 		}
 		common := countKey(p.subject, "")
 		for _, state := range p.states {
-			part.States = append(part.States, stateText{strings.TrimPrefix(state.Key, common), state.Algorithm,
+			part.States = append(part.States, stateText{strings.TrimPrefix(state.Key, common),
+				state.Algorithm,
 				state.Cost, state.Number, state.Window, state.Periods, state.unit, state.ends})
 		}
 		text.Parts = append(text.Parts, part)

@@ -35,10 +35,10 @@ type compiled struct {
 
 func compile(s *policy.Set) (*compiled, error) {
 	c := &compiled{Set: *s, language: s.Language(), opens: map[int]*route.List{}}
-	var err error
-	if err = checkZones(c.lists()); err != nil {
+	if err := checkZones(c.lists()); err != nil {
 		return nil, err
 	}
+	var err error
 	if c.router, err = c.routerWith(nil); err != nil {
 		return nil, err
 	}

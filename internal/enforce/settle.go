@@ -21,7 +21,8 @@ import (
 // the instant of the call, ARGV[3] is 1 if KEYS[1] is the mark of the call. ARGV[4] is when
 // the subject was reset; if it is 1, the next key has that. What is charged counts although
 // the subject was reset in the same microsecond.
-const giveHead = "local list, at, reset, first, record = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4]), 1, false\n" +
+const giveHead = "local list, at, reset = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4])\n" +
+	"local first, record = 1, false\n" +
 	"if ARGV[3] == '1' then first, record = 2, KEYS[1] end\n" +
 	"if reset == 1 then first, reset = first + 1, tonumber(call('GET', KEYS[first]) or 0) end\n"
 
@@ -259,7 +260,8 @@ func (p *sealedPart) changes(actual map[string]int64, bounded bool) limiter.Sett
 			cost = min(cost, MaxSettle*state.Cost)
 		}
 		if cost != state.Cost {
-			changes.Changes = append(changes.Changes, limiter.Change{State: state.State, By: cost - state.Cost})
+			changes.Changes = append(changes.Changes, limiter.Change{State: state.State,
+				By: cost - state.Cost})
 		}
 	}
 	return changes

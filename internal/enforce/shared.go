@@ -101,7 +101,8 @@ func (l *LimitState) Restore() {
 	if l.Unread || l.Full() || l.CountDenied {
 		return
 	}
-	if l.Remaining = min(l.Remaining+l.Cost, l.Requests); l.Remaining == l.Requests || l.Algorithm == limiter.Counter {
+	if l.Remaining = min(l.Remaining+l.Cost, l.Requests); l.Remaining == l.Requests ||
+		l.Algorithm == limiter.Counter {
 		l.Next = 0
 	}
 }

@@ -96,7 +96,7 @@ func (c *Checker) terms(set *compiled, k *caller, call Call, proof [sha256.Size]
 	}
 	if t.Refused != nil {
 		t.Result.BannedUntil = time.Time{}
-		return t, nil
+		return t, nil //nolint:nilerr // the refusal is in Terms
 	}
 	if s.problem != nil {
 		return nil, s.problem
@@ -113,7 +113,7 @@ func (c *Checker) terms(set *compiled, k *caller, call Call, proof [sha256.Size]
 	}
 	if t.Refused != nil {
 		t.Result.BannedUntil = time.Time{}
-		return t, nil
+		return t, nil //nolint:nilerr // the refusal is in Terms
 	}
 	t.Result.Cost, _, _ = found.Cost(limits.Cost)
 	t.Result.Route, t.Result.Settle = found.Route, found.Settles()

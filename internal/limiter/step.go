@@ -174,7 +174,7 @@ func (a Applied) fate() (f Fate) {
 
 // hasBucket reports whether the limit is a token bucket whose ordinary state an enforced
 // limit has named. A bucket in shadow may have another number than that.
-func (s *Step) hasBucket(a Applied) bool {
+func (s Step) hasBucket(a Applied) bool {
 	return a.Limit.Algorithm == TokenBucket &&
 		slices.ContainsFunc(s.States, func(p State) bool { return p.Key == a.key(0) })
 }

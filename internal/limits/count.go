@@ -176,7 +176,8 @@ func (c Caller) replaces(l Limit) bool {
 // none.
 func (l Limit) replaces(other Limit) bool {
 	return max(l.Who, EachCaller) == max(other.Who, EachCaller) && l.Param == other.Param &&
-		l.Unit == other.Unit && l.AtOnce == other.AtOnce && l.On == other.On && slices.Equal(l.Except, other.Except) && !l.Shadow
+		l.Unit == other.Unit && l.AtOnce == other.AtOnce && l.On == other.On && slices.Equal(l.Except,
+		other.Except) && !l.Shadow
 }
 
 // To returns a candidate as it applies to a call, with the call's values and cost; ok is

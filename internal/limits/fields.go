@@ -88,7 +88,7 @@ func (f Fields) Limit() (Limit, []FieldError) {
 		add("upTo", f.atOnce(&l))
 	}
 	if l.AtOnce {
-		f.Unit, l.Unit = Calls, Calls
+		l.Unit = Calls
 	} else if l.Unit = f.Unit; strings.EqualFold(f.Unit, "call") || strings.EqualFold(f.Unit, Calls) {
 		l.Unit = Calls
 	} else if requestWords[strings.ToLower(f.Unit)] {

@@ -152,14 +152,16 @@ func (l Limit) Errors() []FieldError {
 	add := func(field, format string, args ...any) {
 		errs = append(errs, FieldError{field, fmt.Sprintf(format, args...)})
 	}
-	if l.Lifted {
-		bare := Limit{Lifted: true, AtOnce: l.AtOnce, Unit: l.Unit, Who: l.Who, Param: l.Param, On: l.On, Except: l.Except}
+	switch {
+	case l.Lifted:
+		bare := Limit{Lifted: true, AtOnce: l.AtOnce, Unit: l.Unit, Who: l.Who, Param: l.Param, On: l.On,
+			Except: l.Except}
 		if !l.Equal(bare) {
 			add("noLimit", "has only a unit, on, except and each beside it: leave out the rest")
 		}
-	} else if l.AtOnce {
+	case l.AtOnce:
 		errs = append(errs, l.atOnceErrors()...)
-	} else {
+	default:
 		if l.Requests < 1 || l.Requests > MaxRequests {
 			add("requests", "is %d: must be 1 to %s", l.Requests, Number(MaxRequests))
 		}

@@ -139,12 +139,14 @@ func parseAtOnce(m []string) (l Limit, err error) {
 func parseUpTo(l *Limit, text string) error {
 	m := upToPattern().FindStringSubmatch(strings.TrimSpace(text))
 	if !l.AtOnce || l.Lifted {
-		return fmt.Errorf("%.40q belongs to a limit at once, such as 20 at once, up to 5 minutes", upToWord+text)
+		return fmt.Errorf("%.40q belongs to a limit at once, such as 20 at once, up to 5 minutes",
+			upToWord+text)
 	}
 	if m == nil {
 		return fmt.Errorf("%.40q is not a time: write one such as up to 5 minutes", upToWord+text)
 	}
-	n, err := int64(1), error(nil)
+	n := int64(1)
+	var err error
 	if m[1] != "" {
 		if n, err = parseNumber(m[1]); err != nil {
 			return err

@@ -31,7 +31,8 @@ func (p *Policy) Warnings() []Warning {
 				l.Unit, named, l)
 		}
 		if l.AtOnce && !p.ends(l.Limit) {
-			add(l.field, "No route that settles is under %q: each call counts for %s, unless a direct call ends it.",
+			add(l.field, "No route that settles is under %q: each call counts for %s, unless a direct "+
+				"call ends it.",
 				l, FormatWindow(l.Window))
 		}
 		if by, found := p.decidedBy(l, limits); found {
@@ -111,7 +112,8 @@ func (by where) counts(l Limit) bool {
 	wider := by.Who == Together || max(by.Who, EachCaller) == max(l.Who, EachCaller) && by.Param == l.Param ||
 		by.Who <= EachCaller && (l.Who == CallerParam || l.Who == CallerPattern) ||
 		by.Who == EachGroup && l.Who <= EachCaller
-	return wider && by.Unit == l.Unit && by.AtOnce == l.AtOnce && (by.On == "" || by.On == l.On) && subset(by.Except, l.Except)
+	return wider && by.Unit == l.Unit && by.AtOnce == l.AtOnce && (by.On == "" || by.On == l.On) &&
+		subset(by.Except, l.Except)
 }
 
 // implies reports whether the calls that l admits can never exceed other.

@@ -35,8 +35,9 @@ func FuzzFind(f *testing.F) {
 		}
 		found, err := index.Find(call)
 		if err == nil {
-			if want := naiveBest(patterns, call, naiveReading(call.Path)); want < 0 != (len(found) == 0) || want >= 0 &&
-				score(patterns[found[0].Index]) != score(patterns[want]) {
+			if want := naiveBest(patterns, call, naiveReading(call.Path)); want < 0 != (len(found) == 0) ||
+				want >= 0 &&
+					score(patterns[found[0].Index]) != score(patterns[want]) {
 				t.Fatalf("%q of %q: got %v, want %d first", call, rules, found, want)
 			}
 		}
@@ -46,7 +47,8 @@ func FuzzFind(f *testing.F) {
 			again, e := index.Find(other)
 			if (err == nil) != (e == nil) || len(again) != len(found) || len(found) > 0 &&
 				again[0].Index != found[0].Index {
-				t.Fatalf("%q finds %v, %v, but %q finds %v, %v in %q", path, found, err, spelling, again, e, rules)
+				t.Fatalf("%q finds %v, %v, but %q finds %v, %v in %q", path, found, err, spelling, again, e,
+					rules)
 			}
 		}
 	})

@@ -6,20 +6,6 @@ import (
 	"testing"
 )
 
-// parse parses patterns.
-func parse(t *testing.T, texts ...string) []Pattern {
-	t.Helper()
-	patterns := make([]Pattern, len(texts))
-	for i, text := range texts {
-		p, err := Parse(text)
-		if err != nil {
-			t.Fatalf("%s: %v", text, err)
-		}
-		patterns[i] = p
-	}
-	return patterns
-}
-
 // find returns the most specific pattern that an index finds for a call, "none" or
 // "ambiguous".
 func find(t *testing.T, index *Index, c Call) string {

@@ -224,7 +224,8 @@ func (w *world) drawOverride(before *override) (*override, *policy.Override) {
 	}
 	o := &override{w.limits(w.limits(nil, 2, 1, ""), 1, 2, ", on reports"), w.now.Add(2 * hours)}
 	if w.IntN(6) == 0 {
-		o.limits = append(o.limits, limits.Limit{Lifted: true, On: items, Who: limits.CallerParam, Param: "item"})
+		o.limits = append(o.limits, limits.Limit{Lifted: true, On: items, Who: limits.CallerParam,
+			Param: "item"})
 	}
 	stored := &policy.Override{Limits: o.limits, Reason: "simulation"}
 	if w.IntN(2) == 0 {

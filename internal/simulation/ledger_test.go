@@ -134,8 +134,6 @@ type bound struct {
 	settles  bool // a settlement moves it
 }
 
-func (b *bound) enforced() bool { return !b.Shadow && !b.replaced }
-
 // applying returns the limits that apply to a call.
 func (w *world) applying(c *caller, t target) (all []bound) {
 	o := w.overridden(c)
@@ -158,9 +156,10 @@ func (w *world) applying(c *caller, t target) (all []bound) {
 			}
 			b.count = w.count(who + " unit " + l.Unit + " on " + l.On)
 			b.replaced = o != nil && source != "override" && l.Who.OfCaller() &&
-				(source == "plan" && len(o.limits) == 0 || slices.ContainsFunc(o.limits, func(by limits.Limit) bool {
-					return by.Unit == l.Unit && by.On == l.On && by.Param == l.Param && !by.Shadow
-				}))
+				(source == "plan" && len(o.limits) == 0 || slices.ContainsFunc(o.limits,
+					func(by limits.Limit) bool {
+						return by.Unit == l.Unit && by.On == l.On && by.Param == l.Param && !by.Shadow
+					}))
 			all = append(all, b)
 		}
 	}

@@ -228,7 +228,7 @@ func (w *world) callAs(c *caller, e *environment, t target) answer {
 func (a *answer) full() (texts []string) {
 	for _, l := range a.Limits {
 		if l.Denies() {
-			texts = append(texts, l.Limit.String())
+			texts = append(texts, l.String())
 		}
 	}
 	return texts
@@ -278,7 +278,7 @@ func (w *world) stateOf(l *enforce.LimitState, bounds []bound) *bound {
 	source := cmp.Or(sources[l.Source], "override")
 	for i := range bounds {
 		b := &bounds[i]
-		if b.Limit.Equal(l.Limit) && b.replaced == l.CountsOnly && b.source == source {
+		if b.Equal(l.Limit) && b.replaced == l.CountsOnly && b.source == source {
 			if b.count.shard < 0 {
 				b.count.shard = shardOfKey(l.CountKey)
 			}

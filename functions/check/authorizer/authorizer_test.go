@@ -431,7 +431,8 @@ func TestDegradedDecisions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	full := enforce.LimitState{Applied: limits.Applied{Limit: registrytest.Limits("5 per minute")[0], Cost: 1},
+	full := enforce.LimitState{Applied: limits.Applied{Limit: registrytest.Limits("5 per minute")[0],
+		Cost: 1},
 		Next: 9 * time.Second, RetryAfter: 9 * time.Second}
 	for name, c := range map[string]struct {
 		checked   enforce.Result

@@ -127,10 +127,12 @@ func fullResult() enforce.Result {
 		Route:      strings.Repeat("r", limits.MaxNameLen),
 		SetVersion: 1 << 32, KeyVersion: 1 << 32, Cost: limits.MaxRequests}
 	for i := range limits.MaxCounts {
-		l := limits.Limit{Requests: limits.MaxRequests - int64(i), Window: limits.MaxWindow - time.Millisecond,
-			Who: limits.EachParam, Param: "channel",
+		l := limits.Limit{Requests: limits.MaxRequests - int64(i),
+			Window: limits.MaxWindow - time.Millisecond,
+			Who:    limits.EachParam, Param: "channel",
 			On: "/" + strings.Repeat("x", i)}
-		c.Limits = append(c.Limits, enforce.LimitState{Applied: limits.Applied{Limit: l, Cost: limits.MaxRequests},
+		c.Limits = append(c.Limits, enforce.LimitState{Applied: limits.Applied{Limit: l,
+			Cost: limits.MaxRequests},
 			Next: l.Window, RetryAfter: l.Window - time.Duration(i)*time.Hour})
 	}
 	return c

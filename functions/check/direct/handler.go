@@ -138,7 +138,8 @@ func (h *Handler) refuse(ctx context.Context, call enforce.Call, r *policy.Refus
 	p := problem{Type: "about:blank", Status: http.StatusUnauthorized, Detail: answer.Unauthorized}
 	headers := map[string]string{"WWW-Authenticate": "Bearer"}
 	if !errors.Is(r, policy.ErrUnknownKey) && r.Cause != cause.Malformed || r.Reason != "" {
-		p.Status, p.Detail, headers = http.StatusForbidden, "The caller may not make this call.", map[string]string{}
+		p.Status, p.Detail = http.StatusForbidden, "The caller may not make this call."
+		headers = map[string]string{}
 		if r.Reason != "" {
 			p.Detail = "The caller may not make this call: " + r.Reason + "."
 		}
@@ -159,7 +160,8 @@ func denied(d answer.Denial, a answer.Answer, context map[string]any) Response {
 }
 
 func addFields(headers map[string]string, a answer.Answer) {
-	for name, value := range map[string]string{"RateLimit": a.RateLimit, "RateLimit-Policy": a.RateLimitPolicy} {
+	for name, value := range map[string]string{"RateLimit": a.RateLimit,
+		"RateLimit-Policy": a.RateLimitPolicy} {
 		if value != "" {
 			headers[name] = value
 		}
@@ -179,8 +181,9 @@ type problem struct {
 }
 
 func (p problem) response(headers map[string]string, context map[string]any) Response {
-	p.Title, p.Message = http.StatusText(p.Status), p.Detail
-	body, _ := json.Marshal(p) // texts and numbers always encode
+	full := p
+	full.Title, full.Message = http.StatusText(p.Status), p.Detail
+	body, _ := json.Marshal(full) // texts and numbers always encode
 	headers["Content-Type"], headers["Cache-Control"] = "application/problem+json", "no-store"
 	return Response{Status: p.Status, Headers: headers, Body: string(body), Context: context}
 }
