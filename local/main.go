@@ -164,8 +164,9 @@ func (o *options) flags() *flag.FlagSet {
 	f.StringVar(&o.rest, "rest", "127.0.0.1:8080", "`address` of the REST API; port 0 picks a free port")
 	f.StringVar(&o.http, "http", "127.0.0.1:8081", "`address` of the HTTP API")
 	f.StringVar(&o.admin, "admin", "127.0.0.1:8082", "`address` of the dashboard")
-	f.StringVar(&o.invoke, "invoke", "127.0.0.1:8083",
-		"`address` of Lambda's Invoke API, for direct calls")
+	f.StringVar(&o.invoke, "invoke", "",
+		"`address` of Lambda's Invoke API, for direct calls; by default\n"+
+			"127.0.0.1:8083, or a free port if -rest asks for one")
 	f.StringVar(&o.httpDeny, "http-deny", "deny",
 		"what the HTTP API answers over a limit, a `kind`: deny (403), or\n"+
 			"context: its backend runs the middleware, which answers 429")
@@ -195,6 +196,12 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	var o options
 	if err := cli.Parse(o.flags(), args, aboutRun, out); err != nil {
 		return o, err
+	}
+	if o.invoke == "" {
+		o.invoke = "127.0.0.1:8083"
+		if strings.HasSuffix(o.rest, ":0") {
+			o.invoke = "127.0.0.1:0"
+		}
 	}
 	return o, o.validate()
 }

@@ -49,8 +49,7 @@ type program struct {
 
 func onFreePorts(t *testing.T, flags ...string) []string {
 	t.Helper()
-	return append([]string{"-rest", "127.0.0.1:0", "-http", "127.0.0.1:0", "-admin", "127.0.0.1:0",
-		"-invoke", "127.0.0.1:0", "-bin",
+	return append([]string{"-rest", "127.0.0.1:0", "-http", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-bin",
 		bin(t)}, flags...)
 }
 

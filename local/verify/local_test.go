@@ -58,7 +58,7 @@ func startLocal(t *testing.T, flags ...string) *site {
 	valkey, dir := valkeytest.Start(t), built.Folder(t, programs)
 	ready := filepath.Join(t.TempDir(), "ready.json")
 	flags = append([]string{"run", "-bin", dir, "-ready-file", ready, "-rest", "127.0.0.1:0",
-		"-http", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-invoke", "127.0.0.1:0", "-valkey", valkey}, flags...)
+		"-http", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-valkey", valkey}, flags...)
 	cmd := exec.Command(filepath.Join(dir, "tidegate"), flags...)
 	cmd.Env = append(os.Environ(), "KEY_PEPPER="+localPepper)
 	var log waiting.Buffer
