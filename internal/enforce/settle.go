@@ -24,7 +24,7 @@ import (
 const giveHead = "local list, at, reset = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4])\n" +
 	"local first, record = 1, false\n" +
 	"if ARGV[3] == '1' then first, record = 2, KEYS[1] end\n" +
-	"if reset == 1 then first, reset = first + 1, tonumber(call('GET', KEYS[first]) or 0) end\n"
+	"if reset == 1 then reset = tonumber(call('GET', KEYS[first]) or 0) first = first + 1 end\n"
 
 var giveScript = lua.New(func() string { return limiter.GiveScript(giveHead, "return reply") })
 
