@@ -137,7 +137,8 @@ func (s *service) savePlans(plans ...policy.Plan) {
 
 func (s *service) create(name string) policy.Key {
 	s.t.Helper()
-	k, secret := registrytest.Create(s.t, s.keys, byTest, policy.NewKey{Name: name, Env: "test", Plan: "free"})
+	k, secret := registrytest.Create(s.t, s.keys, byTest,
+		policy.NewKey{Name: name, Env: "test", Plan: "free"})
 	s.secrets[k.ID] = secret
 	return k
 }
@@ -145,8 +146,8 @@ func (s *service) create(name string) policy.Key {
 // checker returns a checker with the rights of the check function.
 func (s *service) checker() *enforce.Checker {
 	s.t.Helper()
-	return enforce.NewChecker(storetest.Connect(s.t, valkeytest.As(s.t, s.url, "check", acl.Rules(acl.Check()))),
-		testPepper)
+	asCheck := valkeytest.As(s.t, s.url, "check", acl.Rules(acl.Check()))
+	return enforce.NewChecker(storetest.Connect(s.t, asCheck), testPepper)
 }
 
 // call makes a check of a POST to a path with a key that create returned.

@@ -77,8 +77,8 @@ func (a *api) registerPolicy() {
 	rest.Register(group, rest.Operation{
 		Pattern: "PUT /policy", ID: "put-policy", Role: auth.Editor, MaxBody: MaxPolicyBody,
 		Deadline: auth.Slow, Summary: "Replace the policies",
-		Details: "Needs If-Match and a reason, except for a dry run. Every plan, limit, route and setting that is " +
-			"missing from the body is removed. Takes effect on the next check.",
+		Details: "Needs If-Match and a reason, except for a dry run. Every plan, limit, route and setting " +
+			"that is missing from the body is removed. Takes effect on the next check.",
 	}, a.putPolicy)
 	rest.Register(group, rest.Operation{
 		Pattern: "POST /policy/sync", ID: "sync-policy", Role: auth.Editor, Status: http.StatusNoContent,

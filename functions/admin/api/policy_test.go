@@ -26,11 +26,13 @@ func (s *service) fill() {
 			"1,000,000 per calendar month (Europe/Berlin)", "200 per minute, each group, shadow"),
 		Opens: []route.Pattern{{Method: "GET"}, {Path: "/chat/*"}}})
 	set.Limits = limitsOf("1,000 per minute, each address, shadow", "1,000,000 per second, together",
-		"30 per minute, on chat, each caller and {id}", "600 calls per minute, on chat, except health, together",
+		"30 per minute, on chat, each caller and {id}",
+		"600 calls per minute, on chat, except health, together",
 		"50,000 input per minute, each caller, notify at 80/100 %")
 	set.Routes = []limits.Route{
-		{Name: "chat", Match: []route.Pattern{{API: "abc", Stage: "prod", Method: "POST", Path: "/chat/{id}"}},
-			Cost: limits.Costs{Units: map[string]int64{limits.Cost: 5, "input": 500}}, Settle: true},
+		{Name: "chat",
+			Match: []route.Pattern{{API: "abc", Stage: "prod", Method: "POST", Path: "/chat/{id}"}},
+			Cost:  limits.Costs{Units: map[string]int64{limits.Cost: 5, "input": 500}}, Settle: true},
 		{Name: "health", Match: []route.Pattern{{Method: "GET", Path: "/health"}, {Path: "/up"}},
 			Cost: limits.Costs{Free: true}},
 	}

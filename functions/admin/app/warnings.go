@@ -92,7 +92,9 @@ func planWarnings(before, after *policy.Set, counts map[int]int64) []string {
 // limitWarnings returns warnings about limits that the set before did not have too.
 func limitWarnings(before, after *policy.Set) []string {
 	known := warningTexts(before)
-	return slices.DeleteFunc(warningTexts(after), func(text string) bool { return slices.Contains(known, text) })
+	return slices.DeleteFunc(warningTexts(after), func(text string) bool {
+		return slices.Contains(known, text)
+	})
 }
 
 var planOfField = regexp.MustCompile(`^plans\[(\d+)\]\.limits\[`)

@@ -150,7 +150,8 @@ func adminPages() []pageState {
 		{"route", "/policies/routes/edit?route=chat", "", nil},
 		{"all callers with an error", "/policies/all", "422", func(v *sitetest.Visit) {
 			v.Act(typeIn("limits", "600 per minute, each address\n5 per second, each ip"),
-				typeIn("reason", "r"), send("save"), chromedp.WaitVisible(chromedp.CSS("#limits-lines .wrong")))
+				typeIn("reason", "r"), send("save"),
+				chromedp.WaitVisible(chromedp.CSS("#limits-lines .wrong")))
 		}},
 		{"import preview", "/policies/import", "422", func(v *sitetest.Visit) {
 			v.Act(typeIn("yaml", "plans: []"), send("save"),

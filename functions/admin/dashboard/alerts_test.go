@@ -30,8 +30,8 @@ func crossLimits(s *sitetest.Site, name string) {
 		{Limit: shared, Used: 72_000, Subject: "search", Percent: 80, Reset: time.Hour},
 	} {
 		x.At = now.Add(time.Duration(i-5) * time.Second)
-		log.Report(s.T.Context(), crossing.Call{KeyID: id, KeyName: "as it was", Plan: "free", Route: "search",
-			Kind: policy.APIKey}, []enforce.Crossing{x})
+		log.Report(s.T.Context(), crossing.Call{KeyID: id, KeyName: "as it was", Plan: "free",
+			Route: "search", Kind: policy.APIKey}, []enforce.Crossing{x})
 	}
 }
 

@@ -98,7 +98,7 @@ func TestAdoptToken(t *testing.T) {
 		}
 		return c
 	}
-	if c := check(); !c.Allowed || !c.Limits[0].Limit.Equal(sitetest.Per(10, 10*time.Second)) {
+	if c := check(); !c.Allowed || !c.Limits[0].Equal(sitetest.Per(10, 10*time.Second)) {
 		t.Fatalf("before the override: %+v, want allowed by the plan free", c)
 	}
 	form := adoptFields("issuer", "https://issuer.example/", "holder", "ada")

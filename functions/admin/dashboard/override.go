@@ -38,8 +38,8 @@ func (d *dashboard) showOverride(w http.ResponseWriter, r *http.Request) error {
 	if e.Source == "override" {
 		own = e.Override
 	}
-	return d.renderOverride(w, r, http.StatusOK,
-		overridePage{set: set, key: key, form: changes.NewOverrideForm(key.Version, own, changes.Replaceable(e))})
+	form := changes.NewOverrideForm(key.Version, own, changes.Replaceable(e))
+	return d.renderOverride(w, r, http.StatusOK, overridePage{set: set, key: key, form: form})
 }
 
 // overridable returns the key of the request and the policy set. It fails if the key is

@@ -92,7 +92,8 @@ func TestUndo(t *testing.T) {
 		t.Errorf("after the undo: %+v, want no override and version 3", k)
 	}
 	s.UndoOn("/keys/{acme}").Wants(t, http.StatusSeeOther) // and the undo of the undo
-	if k := s.Keys.Key("acme"); k.Override == nil || !k.Override.Limits[0].Equal(sitetest.Per(50, time.Minute)) {
+	if k := s.Keys.Key("acme"); k.Override == nil ||
+		!k.Override.Limits[0].Equal(sitetest.Per(50, time.Minute)) {
 		t.Errorf("after the undo of the undo: %+v, want 50 per minute", k)
 	}
 	page := s.Get("/keys/{acme}").Wants(t, http.StatusOK)

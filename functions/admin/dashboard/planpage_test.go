@@ -99,7 +99,8 @@ func TestPlanPreview(t *testing.T) {
 	if strings.Contains(plain.Body, "would have blocked") {
 		t.Error("a plan without limits in shadow would have blocked calls")
 	}
-	s.Post("/policies/plans/1/edit", planOf(1, "free", "10", "limits", withShadow)).Wants(t, http.StatusSeeOther)
+	s.Post("/policies/plans/1/edit", planOf(1, "free", "10", "limits", withShadow)).
+		Wants(t, http.StatusSeeOther)
 	written := s.Keys.Written()
 	would := usage.Outcome{Subject: s.Keys.IDs["acme"], Registered: true, Time: time.Now(),
 		Verdict: usage.ShadowDenied}

@@ -175,8 +175,8 @@ func TestCostAboveLimits(t *testing.T) {
 
 // allOf returns the form of what applies to all callers, and more fields.
 func allOf(version string, more ...string) url.Values {
-	form := fields("version", version, "reason", "test", "action", "save", "limits", "", "deny", "", "allow", "",
-		"exempt", "")
+	form := fields("version", version, "reason", "test", "action", "save", "limits", "", "deny", "",
+		"allow", "", "exempt", "")
 	return sitetest.With(form, more...)
 }
 

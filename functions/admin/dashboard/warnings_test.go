@@ -115,7 +115,8 @@ func TestWarningsNeedConfirmation(t *testing.T) {
 	s.Post(path, base("allow", "203.0.113.0/24\n198.51.0.0/16")).Wants(t, http.StatusSeeOther)
 	row := "1 per second"
 	moot := sitetest.LimitsForm(1, row, "60 per minute")
-	const warning = "&#34;60 per minute&#34; never decides: &#34;1 per second&#34; denies every call before it."
+	const warning = "&#34;60 per minute&#34; never decides: " +
+		"&#34;1 per second&#34; denies every call before it."
 	s.Post(limitsPath, moot).Wants(t, http.StatusUnprocessableEntity, warning)
 	preview := s.Post(limitsPath, sitetest.With(moot, "action", "preview")).Wants(t, http.StatusOK, warning)
 	moot.Set("accepted", sitetest.HiddenIn(preview.Body).Get("accepted"))

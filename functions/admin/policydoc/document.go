@@ -77,8 +77,8 @@ func PolicyOf(s *policy.Set) Policy {
 		p.Limits = LimitsOf(s.Limits)
 	}
 	for _, r := range s.Routes {
-		p.Routes = append(p.Routes, Route{ID: r.ID, Name: r.Name, Match: PatternsOf(r.Match), Cost: costOf(r.Cost),
-			Settle: r.Settle})
+		p.Routes = append(p.Routes, Route{ID: r.ID, Name: r.Name, Match: PatternsOf(r.Match),
+			Cost: costOf(r.Cost), Settle: r.Settle})
 	}
 	return p
 }

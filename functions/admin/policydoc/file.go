@@ -114,14 +114,14 @@ const header = `# Tidegate policies, version %d: plans, limits of all callers, a
 func note(section string) string {
 	switch section {
 	case "plans":
-		return "Every key has a plan. Its limits are of each caller, unless they say another. degraded says " +
-			"what happens\n# to calls while Valkey is unavailable: closed (denied), open (allowed), or local " +
-			"with a share in percent.\n# opens has the routes that the plan's keys may call."
+		return "Every key has a plan. Its limits are of each caller, unless they say another. degraded " +
+			"says what happens\n# to calls while Valkey is unavailable: closed (denied), open (allowed), " +
+			"or local with a share in percent.\n# opens has the routes that the plan's keys may call."
 	case "limits":
 		return "Limits of all callers, whatever their plan. Each says for whom it counts."
 	case "routes":
-		return "A route names calls, and says what they cost: 1 unless it says another. Each unit is of the most " +
-			"specific\n# route that names it. With settle, the backend states the real cost after the call."
+		return "A route names calls, and says what they cost: 1 unless it says another. Each unit is of the " +
+			"most specific\n# route that names it. With settle, the backend states the real cost after the call."
 	case "deny":
 		return "Networks whose callers are refused."
 	case "allow":

@@ -98,7 +98,8 @@ func TestRead(t *testing.T) {
 				Limits: list("1,000 per calendar month (Europe/Berlin)", "2,000 per hour, each group"),
 				Opens:  []route.Pattern{{Method: "GET", Path: "/*"}, {Method: "POST", Path: "/talk"}}},
 		},
-		Limits: list("100 per second, each address, shadow", "60 per minute, on talk, each address, token bucket"),
+		Limits: list("100 per second, each address, shadow",
+			"60 per minute, on talk, each address, token bucket"),
 		Routes: []limits.Route{
 			{ID: "chat", Name: "talk", Match: []route.Pattern{{Method: "POST", Path: "/talk"}},
 				Cost: costs(map[string]int64{limits.Cost: 5, "input": 500}), Settle: true},
@@ -187,7 +188,8 @@ func TestFormerNamesOfRoutesAreClear(t *testing.T) {
 		if err == nil {
 			_, err = f.Edit(current())
 		}
-		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.HasPrefix(err.Error(), c.want)) {
+		if c.want == "" && err != nil ||
+			c.want != "" && (err == nil || !strings.HasPrefix(err.Error(), c.want)) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 
 // Limit is a limit in a document. A request or a file has it in words or as fields. The API
 // answers with fields; a file is written in words.
-type Limit struct {
+type Limit struct { //nolint:recvcheck // only what reads a document changes it
 	limits.Limit
 	problems []limits.FieldError // why it cannot be read; Policy.Set and ToLimits return them
 }
@@ -73,8 +73,9 @@ func typeWords(t reflect.Type) string {
 		return "a list"
 	case reflect.String:
 		return "text"
+	default:
+		return "text, or an object of fields"
 	}
-	return "text, or an object of fields"
 }
 
 // MarshalYAML returns the limit in words.
@@ -243,7 +244,8 @@ func (c *Cost) UnmarshalYAML(node *yaml.Node) error {
 	for i := 0; i+1 < len(node.Content) && node.Kind == yaml.MappingNode; i += 2 {
 		name, value := node.Content[i].Value, node.Content[i+1]
 		if unit, number, joined := strings.Cut(name, ":"); joined && value.ShortTag() == "!!null" {
-			add(name, fmt.Sprintf("is one word for YAML: write a space after the colon, %s: %s", unit, number))
+			add(name, fmt.Sprintf("is one word for YAML: write a space after the colon, %s: %s",
+				unit, number))
 		}
 	}
 	if len(c.problems) > 0 {
@@ -251,20 +253,15 @@ func (c *Cost) UnmarshalYAML(node *yaml.Node) error {
 	}
 	var number int64
 	named := map[string]int64{}
-	var err error
+	var value any = &number
 	if node.Kind == yaml.MappingNode {
-		err = node.Decode(&named)
-	} else if err = node.Decode(&number); err == nil {
-		named = nil
+		value = &named
 	}
-	if err != nil || node.ShortTag() == "!!null" {
+	if node.ShortTag() == "!!null" || node.Decode(value) != nil {
 		add("", costWords)
 		return nil
 	}
-	text, err := json.Marshal(named)
-	if named == nil {
-		text, err = json.Marshal(number)
-	}
+	text, err := json.Marshal(value)
 	if err != nil {
 		return err
 	}

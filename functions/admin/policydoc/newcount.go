@@ -36,7 +36,7 @@ func NewCounts(before, after *policy.Set) []NewCount {
 	everywhere := countsOfEvery(before)
 	for _, a := range candidates(after, policy.Plan{}) {
 		if needed := needs(a); !own[needed] && !everywhere[needed] {
-			all = append(all, NewCount{"", a.Limit.String()})
+			all = append(all, NewCount{"", a.String()})
 		}
 	}
 	for _, p := range after.Plans {
@@ -47,7 +47,7 @@ func NewCounts(before, after *policy.Set) []NewCount {
 		had := countsOf(before, old)
 		for _, a := range candidates(after, p) {
 			if a.Source == limits.FromPlan && !had[needs(a)] {
-				all = append(all, NewCount{"plan " + p.Name, a.Limit.String()})
+				all = append(all, NewCount{"plan " + p.Name, a.String()})
 			}
 		}
 	}
@@ -79,7 +79,7 @@ const (
 func needs(a limits.Applied) string {
 	fate := passed
 	switch {
-	case a.Limit.Shadow:
+	case a.Shadow:
 		fate = shadowed
 	case a.CountDenied:
 		fate = attempts

@@ -115,7 +115,8 @@ func TestRenamedRouteKeepsItsID(t *testing.T) {
 // limit of calls of its own.
 func TestPublishedLimitsCanBeSaid(t *testing.T) {
 	for name, text := range map[string]string{
-		"by plan": "plans:\n  - name: free\n    limits:\n      - 100 per minute\n      - 2 per minute, on files\n" +
+		"by plan": "plans:\n  - name: free\n    limits:\n      - 100 per minute\n" +
+			"      - 2 per minute, on files\n" +
 			"  - name: pro\n    limits:\n      - 100 per minute\n      - 5 per minute, on files\n" +
 			"routes:\n  - {name: files, match: [\"GET /v1/files/{key}\"]}\n",
 		"several routes": "plans:\n  - name: free\n    limits:\n      - 3 per minute, on orders\n" +

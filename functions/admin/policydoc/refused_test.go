@@ -177,8 +177,9 @@ func TestTrapsOfYAML(t *testing.T) {
 		"routes:\n  - {name: a, match: \"GET /a, GET /b\"}":      "write each on a line of its own",
 		"limits:\n  - 100 requests per minute, together":         "write \"100 calls per minute\"",
 		"limits:\n  - 20 per minute, on a, on b":                 "a limit has one",
-		"limits:\n  - 20 per minute, on search, export":          "give a route both patterns, or write two limits",
-		"limits:\n  - 20 per minute, each caller, together":      "a limit has one",
+		"limits:\n  - 20 per minute, on search, export": "give a route both patterns, " +
+			"or write two limits",
+		"limits:\n  - 20 per minute, each caller, together": "a limit has one",
 	} {
 		_, err := Read([]byte(text + "\n"))
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -232,8 +233,9 @@ func checkIntegers(t *testing.T, of reflect.Type) {
 func TestUnreadableFields(t *testing.T) {
 	var document Policy
 	text := `{"plans":[{"name":"a","limits":[{"requests":1,"window":"1s"},
-		{"window":"fast","algorithm":"magic","calendar":"fortnight"},{"requests":"many"},"many per hour",null]}],
-		"limits":[{"each":"ip"}],"routes":[{"name":"a","match":[{"path":"/"}],"cost":"x"},{"name":"b","cost":null}],
+		{"window":"fast","algorithm":"magic","calendar":"fortnight"},
+		{"requests":"many"},"many per hour",null]}],"limits":[{"each":"ip"}],
+		"routes":[{"name":"a","match":[{"path":"/"}],"cost":"x"},{"name":"b","cost":null}],
 		"deny":["203.0.113.7","home"]}`
 	if err := json.Unmarshal([]byte(text), &document); err != nil {
 		t.Fatal(err)

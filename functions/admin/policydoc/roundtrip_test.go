@@ -91,12 +91,14 @@ func sets() *rapid.Generator[policy.Set] {
 				Method: rapid.SampledFrom([]string{"", "*", "GET", "$connect"}).Draw(t, "method"),
 				Path:   fmt.Sprintf("/%d/{id}/a%%20b: #c", i),
 			}
-			match := []route.Pattern{pattern, {Method: "GET", Path: "/b"}}[:1+rapid.IntRange(0, 1).Draw(t, "more")]
+			more := rapid.IntRange(0, 1).Draw(t, "more")
+			match := []route.Pattern{pattern, {Method: "GET", Path: "/b"}}[:1+more]
 			s.Routes = append(s.Routes, limits.Route{ID: "id-" + n, Name: n, Match: match,
 				Cost: cost.Draw(t, "cost"), Settle: rapid.Bool().Draw(t, "settle")})
 		}
 		networks := rapid.SliceOfN(prefix, 0, 3)
-		s.Deny, s.Allow, s.Exempt = networks.Draw(t, "deny"), networks.Draw(t, "allow"), networks.Draw(t, "exempt")
+		s.Deny, s.Allow = networks.Draw(t, "deny"), networks.Draw(t, "allow")
+		s.Exempt = networks.Draw(t, "exempt")
 		if len(s.Plans) > 0 {
 			s.TokenPlan = s.Plans[0].Name
 		}

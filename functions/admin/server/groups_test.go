@@ -91,7 +91,8 @@ func TestOwnKeyInGroup(t *testing.T) {
 	if strings.Contains(got.Body, "bolt") || strings.Contains(got.Body, "corp") {
 		t.Errorf("got %s, want neither bolt nor corp in it", got.Body)
 	}
-	s.Keys.Plan("free", sitetest.Limit("10 per 10 seconds"), sitetest.Limit("20 per hour, each group, shadow"))
+	s.Keys.Plan("free", sitetest.Limit("10 per 10 seconds"),
+		sitetest.Limit("20 per hour, each group, shadow"))
 	got = getOwnKey(s, withKey(s.Keys.Secrets["acme"].Reveal())).Wants(t, http.StatusOK)
 	if strings.Contains(got.Body, "each group") {
 		t.Errorf("got %s, want no limits in shadow", got.Body)

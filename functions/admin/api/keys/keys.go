@@ -206,7 +206,8 @@ func (ops operations) activities(ctx context.Context, ids []string) ([]Activity,
 }
 
 // keysNow adds the recent calls of each key.
-func (ops operations) keysNow(ctx context.Context, set *policy.Set, subjects []app.Subject) ([]KeyNow, error) {
+func (ops operations) keysNow(ctx context.Context, set *policy.Set,
+	subjects []app.Subject) ([]KeyNow, error) {
 	recent, err := ops.activities(ctx, app.IDsOf(subjects, func(s app.Subject) string { return s.ID }))
 	if err != nil {
 		return nil, err

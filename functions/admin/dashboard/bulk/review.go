@@ -130,7 +130,7 @@ func countsOf(s app.Subject) []templates.Change {
 	var all []templates.Change
 	for _, l := range s.Limits {
 		if l.Who.OfCaller() && !l.Unread {
-			all = append(all, templates.Change{What: "used of " + l.Limit.String(),
+			all = append(all, templates.Change{What: "used of " + l.String(),
 				Before: page.Number(l.Used()), After: "0"})
 		}
 	}

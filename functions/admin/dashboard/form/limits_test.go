@@ -72,7 +72,8 @@ func TestErrorAtItsLine(t *testing.T) {
 		"plans[0].limits[1].on": true, "plans[0].limits": true, "plans[0].limits[2].on": false,
 		"plans[1].limits[1].on": false,
 	} {
-		if got := table.SetError(policy.FieldError{Field: field, Message: "is unknown"}, "plans[0]."); got != want {
+		unknown := policy.FieldError{Field: field, Message: "is unknown"}
+		if got := table.SetError(unknown, "plans[0]."); got != want {
 			t.Errorf("%s: got %t, want %t", field, got, want)
 		}
 	}

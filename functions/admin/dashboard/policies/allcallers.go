@@ -73,8 +73,8 @@ func (f *allCallersForm) heading() (text, name string) { return "For all callers
 func (f *allCallersForm) view(set *policy.Set) templates.Form {
 	plans := append([]templates.Option{{Text: "none: calls are refused"}}, wording.PlanOptions(set)...)
 	return templates.Form{
-		Fields: []templates.FormField{form.LimitsField("Beside those of plans. Each says for whom it counts: "+
-			"each caller, each group, each address, each {parameter}, or together.", f.limits)},
+		Fields: []templates.FormField{form.LimitsField("Beside those of plans. Each says for whom it "+
+			"counts: each caller, each group, each address, each {parameter}, or together.", f.limits)},
 		Rare: []templates.RareFields{
 			{Summary: "Refused, allowed and exempt addresses", Fields: []templates.FormField{
 				form.AreaField("deny", "Refused addresses", "Calls from here are refused.", f.deny),

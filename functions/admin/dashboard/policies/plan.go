@@ -131,8 +131,8 @@ func (f *planForm) view(*policy.Set) templates.Form {
 			form.TextField("name", "Name", "free", policy.MaxNameLen, f.name),
 			form.ChoiceField("degraded", "If Valkey is unavailable", degradedOptions(), f.degraded),
 			form.TextField("share", "Percent per environment (local only)", "10", 3, f.share),
-			form.LimitsField("A call passes only if all of these have room. Each caller, unless a limit says "+
-				"each group or together.", f.limits),
+			form.LimitsField("A call passes only if all of these have room. Each caller, unless a limit "+
+				"says each group or together.", f.limits),
 		},
 		Rare: []templates.RareFields{{Summary: "Open routes", Fields: []templates.FormField{
 			form.OpensField("One pattern a line. If set, calls to others get 401.", f.opens),
