@@ -49,7 +49,8 @@ func TestLongFields(t *testing.T) {
 		t.Errorf("got %d bytes of %d limits, want at most %d", size, len(got), maxBytes)
 	}
 	if len(got[0].name) > maxName+5 || !strings.Contains(got[0].name, "...") || got[0].Remaining != 85 {
-		t.Errorf("got %s with %d remaining first, want a short name of the least", got[0].name, got[0].Remaining)
+		t.Errorf("got %s with %d remaining first, want a short name of the least",
+			got[0].name, got[0].Remaining)
 	}
 }
 

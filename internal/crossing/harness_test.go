@@ -129,7 +129,8 @@ func (l *lines) events(t *testing.T) map[string]int {
 }
 
 func notifying(requests int64, algorithm limiter.Algorithm, percents ...int) limits.Limit {
-	return limits.Limit{Requests: requests, Window: 366 * 24 * time.Hour, Algorithm: algorithm, Notify: percents}
+	return limits.Limit{Requests: requests, Window: 366 * 24 * time.Hour, Algorithm: algorithm,
+		Notify: percents}
 }
 
 // of returns a limit for another who, on a route or on every call.

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -21,7 +22,8 @@ func TestIdentify(t *testing.T) {
 		"unchanged": {current.Plans, current.Routes, "[1 3] 4 [search chat]"},
 		"renamed": {[]Plan{{Number: 3, Name: "gold"}},
 			[]limits.Route{{ID: "search", Name: "find"}}, "[3] 4 [search]"},
-		"new":                      {[]Plan{{Name: "gold"}}, []limits.Route{{Name: "export"}}, "[4] 5 [export]"},
+		"new": {[]Plan{{Name: "gold"}}, []limits.Route{{Name: "export"}},
+			"[4] 5 [export]"},
 		"by name":                  {nil, []limits.Route{{Name: "talk"}}, "[] 4 [chat]"},
 		"with the ID of a renamed": {nil, []limits.Route{{Name: "chat"}}, "[] 4 [chat~2]"},
 		"with the name of a renamed": {nil, []limits.Route{{ID: "search", Name: "find"}, {Name: "search"}},
@@ -49,10 +51,11 @@ func TestIdentify(t *testing.T) {
 func TestIdentifyRefuses(t *testing.T) {
 	current := &Set{NextNumber: 2, Plans: []Plan{{Number: 1, Name: "free"}},
 		Routes: []limits.Route{{ID: "search", Name: "search"}}}
-	_, err := Identify(Set{Plans: []Plan{{Number: 1, Name: "a"}, {Number: 1, Name: "b"}, {Number: 9, Name: "c"}},
-		Routes: []limits.Route{{ID: "search", Name: "a"}, {ID: "search", Name: "b"}, {ID: "x", Name: "c"}}},
-		current)
-	invalid, ok := err.(*InvalidError)
+	_, err := Identify(Set{
+		Plans:  []Plan{{Number: 1, Name: "a"}, {Number: 1, Name: "b"}, {Number: 9, Name: "c"}},
+		Routes: []limits.Route{{ID: "search", Name: "a"}, {ID: "search", Name: "b"}, {ID: "x", Name: "c"}},
+	}, current)
+	invalid, ok := errors.AsType[*InvalidError](err)
 	if !ok {
 		t.Fatalf("got %v, want an InvalidError", err)
 	}

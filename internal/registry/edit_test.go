@@ -360,10 +360,12 @@ func TestCostsAndLimitsOutOfRange(t *testing.T) {
 	w := open(t, valkeytest.Embedded(t))
 	w.plan(t, "free", perMinute(10)...)
 	for field, change := range map[string]func(*policy.Set){
-		"routes[0].cost":              func(s *policy.Set) { s.Routes = orders(-1) },
-		"plans[0].limits[0].requests": func(s *policy.Set) { s.Routes, s.Limits[0].Requests = orders(11), 20 },
-		"limits[0].requests":          func(s *policy.Set) { s.Limits[0].Requests = 0 },
-		"limits[0].each":              func(s *policy.Set) { s.Limits[0].Who = limits.Unsaid },
+		"routes[0].cost": func(s *policy.Set) { s.Routes = orders(-1) },
+		"plans[0].limits[0].requests": func(s *policy.Set) {
+			s.Routes, s.Limits[0].Requests = orders(11), 20
+		},
+		"limits[0].requests": func(s *policy.Set) { s.Limits[0].Requests = 0 },
+		"limits[0].each":     func(s *policy.Set) { s.Limits[0].Who = limits.Unsaid },
 	} {
 		set := must(w.Set(t.Context()))
 		set.Routes, set.Limits = orders(1), perMinute(9)

@@ -70,7 +70,8 @@ func (s *Store) saveSet(ctx context.Context, next policy.Set, entry audit.Entry)
 }
 
 // CheckSet returns next as SaveSet would save it in place of current, with the numbers of
-// its new plans and the IDs of its new routes. It fails with the *InvalidError of SaveSet, and writes nothing.
+// its new plans and the IDs of its new routes. It fails with the *InvalidError of SaveSet,
+// and writes nothing.
 func (s *Store) CheckSet(ctx context.Context, next policy.Set, current *policy.Set) (*policy.Set, error) {
 	checked, err := policy.Identify(next, current)
 	if err != nil {

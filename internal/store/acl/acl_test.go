@@ -46,9 +46,10 @@ func fullPolicySet() policy.Set {
 	orders := registrytest.Route("orders", 2, "/orders/{order}")
 	orders.Settle = true
 	return policy.Set{
-		Plans: []policy.Plan{{Name: "free", Limits: registrytest.Limits("4 per minute", "50 per hour, counter",
-			"90 per hour, token bucket", "80 per calendar day", "70 per hour, denied calls count",
-			"60 per hour, on orders, each caller and {order}", "60 per hour, on orders, each caller and pattern",
+		Plans: []policy.Plan{{Name: "free", Limits: registrytest.Limits("4 per minute",
+			"50 per hour, counter", "90 per hour, token bucket", "80 per calendar day", "70 per hour, denied calls count",
+			"60 per hour, on orders, each caller and {order}",
+			"60 per hour, on orders, each caller and pattern",
 			"600 per hour, each group", "900 per hour, together", "2 per hour, shadow")}},
 		Limits: registrytest.Limits("600 per hour, on orders, each {order}", "600 per hour, each address",
 			"900 per hour, on orders, together"),
@@ -89,7 +90,8 @@ func TestUsersCanDoTheirWork(t *testing.T) {
 	for range 4 {
 		if c := checked(); len(verdicts) == 1 {
 			actual := map[string]int64{limits.Cost: 1}
-			if r, err := check.Settle(t.Context(), c.Settlement, actual); err != nil || r.Reserved[limits.Cost] != 2 {
+			r, err := check.Settle(t.Context(), c.Settlement, actual)
+			if err != nil || r.Reserved[limits.Cost] != 2 {
 				t.Errorf("settle: %+v, %v", r, err)
 			}
 		}

@@ -174,7 +174,8 @@ func (r *Registry) states(name string) []enforce.LimitState {
 	r.T.Helper()
 	set, err := r.Set(context.Background())
 	r.Must(err)
-	all, err := enforce.NewChecker(r.Client, Pepper).Usage(context.Background(), set, []policy.Key{r.Key(name)})
+	checker := enforce.NewChecker(r.Client, Pepper)
+	all, err := checker.Usage(context.Background(), set, []policy.Key{r.Key(name)})
 	r.Must(err)
 	return slices.DeleteFunc(all[0], func(l enforce.LimitState) bool {
 		return l.Unread || l.CountsOnly || !l.Who.OfCaller()
