@@ -18,7 +18,8 @@ import (
 // A name may have the stage before it, or be an ARN.
 func invokeAPI(functions map[string]gateway.Invoker) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /2015-03-31/functions/{name}/invocations", func(w http.ResponseWriter, r *http.Request) {
+	const pattern = "POST /2015-03-31/functions/{name}/invocations"
+	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue("name")
 		name = name[strings.LastIndexAny(name, ":-")+1:]
 		f, found := functions[name]
@@ -28,7 +29,8 @@ func invokeAPI(functions map[string]gateway.Invoker) http.Handler {
 		}
 		payload, err := io.ReadAll(http.MaxBytesReader(w, r.Body, lambda.MaxPayload))
 		if err != nil {
-			refuseInvoke(w, http.StatusRequestEntityTooLarge, "RequestTooLargeException", "the payload is too large")
+			refuseInvoke(w, http.StatusRequestEntityTooLarge, "RequestTooLargeException",
+				"the payload is too large")
 			return
 		}
 		switch kind := r.Header.Get("X-Amz-Invocation-Type"); kind {

@@ -243,8 +243,8 @@ func (m *migration) print(out io.Writer) {
 	_ = w.Flush() // an error of the program's own output cannot be reported
 	number := func(n int) string { return limits.Number(int64(n)) }
 	_, _ = fmt.Fprintf(out, "\n%s plans, %s keys: %s with a new value, %s revoked. "+
-		"%s lines without an equivalent.\n", number(len(m.policy.Plans)), number(len(m.keys)), number(reissued),
-		number(revoked), number(m.lost))
+		"%s lines without an equivalent.\n", number(len(m.policy.Plans)), number(len(m.keys)),
+		number(reissued), number(revoked), number(m.lost))
 	if m.shadow {
 		_, _ = fmt.Fprintln(out, "The limits of new plans are in shadow: they deny nothing.")
 	}

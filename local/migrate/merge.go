@@ -26,7 +26,8 @@ func merge(p *policydoc.Policy, migrated policydoc.Policy) (added int, kept []st
 			continue
 		}
 		errs = append(errs, sameRoutes(p.Plans[i], plan))
-		if existing, exported := limitsText(p.Plans[i].Limits), limitsText(plan.Limits); existing != exported {
+		existing, exported := limitsText(p.Plans[i].Limits), limitsText(plan.Limits)
+		if existing != exported {
 			kept = append(kept, fmt.Sprintf("plan %s: limits: %s, not %s", plan.Name, existing, exported))
 		}
 	}

@@ -118,8 +118,8 @@ func TestManyMethods(t *testing.T) {
 		t.Fatalf("got %v, %+v, want three plans", err, m.policy)
 	}
 	list := m.policy.Plans[2].Limits
-	if got, want := list[0].String(), "5 per second, on a1/prod ANY /a00, token bucket, shadow"; got != want ||
-		len(list) != limits.MaxPlanLimits {
+	got, want := list[0].String(), "5 per second, on a1/prod ANY /a00, token bucket, shadow"
+	if got != want || len(list) != limits.MaxPlanLimits {
 		t.Errorf("got %s of %d, want %s of %d", got, len(list), want, limits.MaxPlanLimits)
 	}
 	tooMany := 0
