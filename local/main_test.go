@@ -120,7 +120,8 @@ func TestRun(t *testing.T) {
 	for _, valkey := range []string{"", "auto"} {
 		t.Run("valkey "+valkey, func(t *testing.T) {
 			p := start(t, "-valkey", valkey)
-			want := []string{"admin", "admin_password", "admin_user", "http", "invoke", "keys", "rest", "valkey"}
+			want := []string{"admin", "admin_password", "admin_user", "http", "invoke", "keys", "rest",
+				"valkey"}
 			if got := slices.Sorted(maps.Keys(p.ready)); !slices.Equal(got, want) {
 				t.Errorf("ready file has %v, want %v", got, want)
 			}

@@ -120,8 +120,9 @@ func note(section string) string {
 	case "limits":
 		return "Limits of all callers, whatever their plan. Each says for whom it counts."
 	case "routes":
-		return "A route names calls, and says what they cost: 1 unless it says another. Each unit is of the " +
-			"most specific\n# route that names it. With settle, the backend states the real cost after the call."
+		return "A route names calls, and says what they cost: 1 unless it says another. Each unit is of " +
+			"the most specific\n# route that names it. With settle, the backend states the real cost " +
+			"after the call."
 	case "deny":
 		return "Networks whose callers are refused."
 	case "allow":
