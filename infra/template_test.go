@@ -74,6 +74,7 @@ var everything = map[string]string{
 	"denyCache":            "0s",
 	"reservationLease":     "30m",
 	"httpApiDeny":          "context",
+	"directCalls":          "on",
 	"usageIdentifier":      "true",
 	"foreignKeys":          "true",
 	"corsOrigin":           "https://app.example.com",

@@ -195,6 +195,9 @@ type Decision struct {
 	// HTTPAPIDeny is deny or context. With context, calls over a limit pass an HTTP API
 	// with denied in the authorizer's context, and the backend must refuse them.
 	HTTPAPIDeny string `flag:"httpApiDeny" values:"deny,context"`
+	// DirectCalls is on or off. With on, the check function answers direct calls by whom IAM
+	// lets invoke it.
+	DirectCalls string `flag:"directCalls" values:"off,on" env:"DIRECT_CALLS"`
 	// UsageIdentifier adds a usageIdentifierKey to answers to REST and WebSocket APIs.
 	UsageIdentifier bool `flag:"usageIdentifier" env:"USAGE_IDENTIFIER"`
 }
