@@ -158,6 +158,6 @@ func TestCallsAreThoseOfTheCode(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	equal(t, "calls", sorted(found), []string{"eventbridge:PutEvents", "s3:GetObject", "s3:PutObject",
-		"sns:PublishBatch"})
+	equal(t, "calls", sorted(found), []string{"eventbridge:PutEvents", "s3:GetObject",
+		"s3:ListObjectsV2", "s3:PutObject", "sns:PublishBatch"})
 }
