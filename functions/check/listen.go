@@ -71,7 +71,8 @@ func listenAddress(args []string, help io.Writer) (string, error) {
 	}
 	if a, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !a.IsLoopback()) {
 		return "", fmt.Errorf("-listen is %q, which other machines may reach: must be a loopback address "+
-			"such as 127.0.0.1:2773. There is no TLS and no log-in; -anywhere allows it nevertheless", *listen)
+			"such as 127.0.0.1:2773. There is no TLS and no log-in; -anywhere allows it nevertheless",
+			*listen)
 	}
 	return *listen, nil
 }

@@ -55,7 +55,8 @@ func (s *server) figures() figures {
 		return n
 	}
 	return figures{number("total_commands_processed"), number("total_net_input_bytes"),
-		1e6 * (number("used_cpu_sys_main_thread") + number("used_cpu_user_main_thread")), number("used_memory")}
+		1e6 * (number("used_cpu_sys_main_thread") +
+			number("used_cpu_user_main_thread")), number("used_memory")}
 }
 
 // load is calls of 100 environments.
@@ -105,7 +106,10 @@ func (s *server) rounds(l load) func() {
 	script := valkey.NewLuaScript("return 1")
 	send := func(i int) error { return recorders[i].Send(s.t.Context(), s.client).Err }
 	if l.rate == 0 {
-		send = func(int) error { return script.Exec(s.t.Context(), s.client, []string{"{bench}"}, nil).Error() }
+		send = func(int) error {
+			return script.Exec(s.t.Context(), s.client, []string{"{bench}"},
+				nil).Error()
+		}
 	}
 	return func() {
 		clock.set(clock.Now().Add(time.Second / time.Duration(max(l.rate, 1))))
@@ -154,7 +158,8 @@ func BenchmarkHostileHour(b *testing.B) {
 			id := i * 31 % addresses // each comes back, to other environments too
 			e.Record(Call{Caller: fmt.Sprintf("%022d", id), Time: clock.Now(), Cause: cause.Limit,
 				Limit: "10 per minute, each address", RetryAfter: 30 * time.Second, Plan: "address",
-				Request: fmt.Sprintf("%08x-0000-4000-8000-000000000000", i), Method: "GET", Path: "/orders/{id}",
+				Request: fmt.Sprintf("%08x-0000-4000-8000-000000000000",
+					i), Method: "GET", Path: "/orders/{id}",
 				API: "a1b2c3d4e5", Stage: "prod", Network: netip.MustParsePrefix("203.0.113.0/24")})
 			if report := e.Send(b.Context(), s.client); report.Err != nil {
 				b.Fatal(report.Err)

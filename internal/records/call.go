@@ -88,6 +88,7 @@ func (c *Call) kind() string {
 		return string(allowedKind)
 	case cause.Limit:
 		return string(deniedKind) + clip(c.Limit, maxText)
+	default:
 	}
 	kind := string(refusedKind) + strconv.Itoa(int(c.Cause))
 	if c.Reason != "" {
@@ -135,7 +136,7 @@ func parseKind(text string) (k Kind, ok bool) {
 
 // Counts are numbers of calls. Calls is Allowed, Denied and Refused together; calls that
 // other fields count are among them.
-type Counts struct {
+type Counts struct { //nolint:recvcheck // values are copied; add changes one in place
 	Allowed, Denied, Refused int64
 	Cost                     int64 // sum of the costs of the allowed calls
 	Shadow                   int64 // allowed, and a limit in shadow would have denied them

@@ -150,7 +150,7 @@ func (r *Reader) addCounts(ctx context.Context, all []Denial) error {
 		if err != nil && !valkey.IsValkeyNil(err) {
 			return fmt.Errorf("records: denials: %w", err)
 		}
-		all[i].Calls = n
+		all[i].Calls = n //nolint:gosec // a result for each command, and a command for each entry
 	}
 	return nil
 }

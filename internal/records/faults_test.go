@@ -323,7 +323,8 @@ func (w *world) checkList(l List, want ...string) {
 func TestShadowByLimit(t *testing.T) {
 	w := one(t, 1)
 	at := w.clock.Now()
-	for i, limit := range []string{"50 per minute, shadow", "50 per minute, shadow", "40 per minute, shadow"} {
+	for i, limit := range []string{"50 per minute, shadow", "50 per minute, shadow",
+		"40 per minute, shadow"} {
 		c := allowed("trial", at.Add(time.Duration(i)*time.Second))
 		c.Shadow = limit
 		w.envs[0].call(c)

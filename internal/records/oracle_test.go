@@ -73,7 +73,8 @@ func (w *world) checkFound(d *denied) {
 		ref, ok := ParseReference(ReferenceOf(&d.first).String())
 		found, err := w.reader.Find(ctx, ref)
 		if !ok || err != nil || found.Calls != d.calls || found.Caller != d.first.Caller ||
-			found.Limit != d.first.Limit || found.Cause != d.first.Cause || found.Reference() != ref.String() {
+			found.Limit != d.first.Limit || found.Cause != d.first.Cause ||
+			found.Reference() != ref.String() {
 			w.t.Fatalf("reference %v: got %+v, %v, want %d calls of %+v", ref, found, err, d.calls, d.first)
 		}
 	}
@@ -120,7 +121,8 @@ func (w *world) checkStates() {
 		}
 		longest, ok := states[i].Now(now)
 		if want := until.After(now); ok != want && (ok || until.Sub(now) > stateSlack) || ok != listed[id] {
-			w.t.Fatalf("%s: denied %v, listed %v, want %v until %v at %v", id, ok, listed[id], want, until, now)
+			w.t.Fatalf("%s: denied %v, listed %v, want %v until %v at %v", id, ok, listed[id], want, until,
+				now)
 		}
 		if slack := until.Sub(longest.Until); ok && (slack < 0 || slack >= stateSlack) {
 			w.t.Fatalf("%s: denied until %v, want %v", id, longest.Until, until)

@@ -1,7 +1,6 @@
 package records
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -27,7 +26,8 @@ func TestOutage(t *testing.T) {
 			c.Cause = cause.Unavailable
 		}
 		e.record(c)
-		if report := e.Send(t.Context(), w.writes); report.Lost > 0 || report.Err == nil && report != (Report{}) {
+		if report := e.Send(t.Context(), w.writes); report.Lost > 0 || report.Err == nil &&
+			report != (Report{}) {
 			t.Fatalf("call %d: got %+v, want an error and nothing lost, or a pause", i, report)
 		}
 	}
@@ -184,10 +184,10 @@ func TestParse(t *testing.T) {
 	}
 	r := NewReader(nil, time.Now)
 	for _, cursor := range []string{"1", "-1.0.0.0.0.0.0.0", "x", "1-2"} {
-		if _, err := r.InState(context.Background(), Near, true, cursor, 1); !errors.Is(err, ErrCursor) {
+		if _, err := r.InState(t.Context(), Near, true, cursor, 1); !errors.Is(err, ErrCursor) {
 			t.Errorf("%q: got error %v, want ErrCursor", cursor, err)
 		}
-		if _, err := r.Denials(context.Background(), DenialQuery{After: cursor}); !errors.Is(err, ErrCursor) {
+		if _, err := r.Denials(t.Context(), DenialQuery{After: cursor}); !errors.Is(err, ErrCursor) {
 			t.Errorf("%q: got error %v, want ErrCursor", cursor, err)
 		}
 	}

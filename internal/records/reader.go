@@ -178,7 +178,8 @@ func (r *Reader) read(ctx context.Context, ids []string, g Range) ([]Series, err
 	}
 	commands := valkey.Commands{
 		r.client.B().Get().Key(listKey(0, beganList)).Build(),
-		r.client.B().Zrangebyscore().Key(listKey(0, unsureList)).Min(strconv.FormatInt(minutes.slotOf(g.From), 10)).
+		r.client.B().Zrangebyscore().Key(listKey(0, unsureList)).Min(strconv.FormatInt(minutes.slotOf(g.From),
+			10)).
 			Max("(" + strconv.FormatInt(minutes.slotOf(g.To), 10)).Build(),
 	}
 	marks := len(commands)

@@ -147,7 +147,8 @@ func (r *Recorder) list(c *Call, kind string) {
 			s.until = at + c.RetryAfter.Milliseconds()
 		}
 		old, known := r.listed[k]
-		if !known || at-old.at >= time.Minute.Milliseconds() || s.until-old.until >= stateSlack.Milliseconds() {
+		if !known || at-old.at >= time.Minute.Milliseconds() ||
+			s.until-old.until >= stateSlack.Milliseconds() {
 			remember(r.listed, k, s)
 			r.pending.states[k] = s
 		}

@@ -32,7 +32,7 @@ func (b *Batch) Acknowledge(results []valkey.ValkeyResult) Report {
 	lost := false
 	for i := range b.writes {
 		w := &b.writes[i]
-		reply, err := int64(0), error(errNoResult)
+		reply, err := int64(0), errNoResult
 		if i < len(results) {
 			reply, err = replyOf(results[i])
 		}

@@ -14,8 +14,8 @@ type Range struct {
 
 const (
 	maxPoints = 1500
-	// maxByMinute is the longest range that is read by the minute, of 26 or 27 hashes.
-	maxByMinute = 26 * time.Hour
+	// longestFine is the longest range that is read by the minute, of 26 or 27 hashes.
+	longestFine = 26 * time.Hour
 )
 
 // ErrRange means that a range cannot be read in its steps. ErrNotKept means that no record
@@ -66,11 +66,11 @@ func (g Range) plan(now time.Time, byHour bool) ([]part, Range, error) {
 		return nil, g, fmt.Errorf("%w: more than %d points", ErrRange, maxPoints)
 	case now.Sub(g.To) >= HoursKept:
 		return nil, g, fmt.Errorf("%w: it ends more than %s ago", ErrNotKept, HoursKept)
-	case fine && span > maxByMinute:
-		return nil, g, fmt.Errorf("%w: steps of %s for at most %s", ErrRange, g.Step, maxByMinute)
+	case fine && span > longestFine:
+		return nil, g, fmt.Errorf("%w: steps of %s for at most %s", ErrRange, g.Step, longestFine)
 	case fine && now.Sub(g.To) >= MinutesKept:
 		return nil, g, fmt.Errorf("%w: minutes are kept for %s", ErrNotKept, MinutesKept)
-	case fine, g.Step > 0 && g.From.Minute() != 0 && span <= maxByMinute &&
+	case fine, g.Step > 0 && g.From.Minute() != 0 && span <= longestFine &&
 		now.Sub(g.From) < MinutesKept:
 		return []part{{minutes, minutes.slotOf(g.From), minutes.slotOf(g.To)}}, g, nil
 	case span > HoursKept+time.Hour:

@@ -104,7 +104,7 @@ func (r *Reader) readStreams(ctx context.Context, name string, q DenialQuery, at
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b streamEntry) int { return a.place.compare(b.place) })
-	all = slices.DeleteFunc(all, func(e streamEntry) bool { return e.place.compare(last) > 0 })
+	slices.SortFunc(all, func(a, b streamEntry) int { return a.compare(b.place) })
+	all = slices.DeleteFunc(all, func(e streamEntry) bool { return e.compare(last) > 0 })
 	return all, last, nil
 }

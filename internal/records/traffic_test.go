@@ -26,7 +26,8 @@ var verdicts = []verdict{
 	{cause: cause.Limit, limit: "60 per 10 seconds", retry: 3 * time.Second},
 	{cause: cause.Limit, limit: "20 per minute, on search, each caller", retry: 40 * time.Second},
 	{cause: cause.Limit, limit: "100 per minute, each address", retry: 30 * time.Second},
-	{cause: cause.Limit, limit: "1,000 calls per calendar month (Europe/Berlin), each group", retry: time.Hour},
+	{cause: cause.Limit, limit: "1,000 calls per calendar month (Europe/Berlin), each group",
+		retry: time.Hour},
 	{cause: cause.Limit, limit: "5 per minute"}, // below the cost: no retry passes
 	{cause: cause.Ban, retry: 10 * time.Minute},
 	{cause: cause.Revoked}, {cause: cause.Access, reason: "opens GET /a, GET /b"},
@@ -171,7 +172,7 @@ func (w *world) checkRange(g Range) {
 	check("total", everyone, false)(w.reader.Total(ctx, g))
 	check("nobody", func(c *Call) bool { return c.Caller == "" }, true)(w.reader.Nobody(ctx, g))
 	for _, route := range []string{"search", "reads"} {
-		if g.To.Sub(g.From) > maxByMinute {
+		if g.To.Sub(g.From) > longestFine {
 			break // routes are counted by the minute
 		}
 		check("route "+route, func(c *Call) bool { return slices.Contains(c.Routes, route) }, false)(
@@ -207,12 +208,14 @@ func (w *world) checkSeries(what string, g Range, s Series, match func(*Call) bo
 		if diff := gocmp.Diff(countsOf(calls), p.Counts); diff != "" {
 			w.t.Fatalf("%s of %v at %v (-want +got):\n%s", what, g, p.Start, diff)
 		}
-		if began := w.counted[0].Time.Truncate(time.Minute); p.NotKept != !end.After(began) || s.Began != began {
+		if began := w.counted[0].Time.Truncate(time.Minute); p.NotKept != !end.After(began) ||
+			s.Began != began {
 			w.t.Fatalf("%s at %v: NotKept is %v, the records begin at %v", what, p.Start, p.NotKept, s.Began)
 		}
 		alone := w.selected(Range{From: p.Start, To: end}, func(c *Call) bool { return c.Degraded })
 		if p.AtLeast != (len(alone) > 0) {
-			w.t.Fatalf("%s at %v: AtLeast is %v, with %d calls in an outage", what, p.Start, p.AtLeast, len(alone))
+			w.t.Fatalf("%s at %v: AtLeast is %v, with %d calls in an outage", what, p.Start, p.AtLeast,
+				len(alone))
 		}
 		for _, c := range calls {
 			for _, k := range kindsOf(c, full) {

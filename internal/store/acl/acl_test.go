@@ -47,7 +47,8 @@ func fullPolicySet() policy.Set {
 	orders.Settle = true
 	return policy.Set{
 		Plans: []policy.Plan{{Name: "free", Limits: registrytest.Limits("4 per minute",
-			"50 per hour, counter", "90 per hour, token bucket", "80 per calendar day", "70 per hour, denied calls count",
+			"50 per hour, counter", "90 per hour, token bucket", "80 per calendar day",
+			"70 per hour, denied calls count",
 			"60 per hour, on orders, each caller and {order}",
 			"60 per hour, on orders, each caller and pattern",
 			"600 per hour, each group", "900 per hour, together", "2 per hour, shadow")}},

@@ -73,7 +73,7 @@ var sources = [...]string{limits.FromPlan: "plan", limits.FromPolicy: "policy",
 
 // StateOf converts the state of a limit.
 func StateOf(set *policy.Set, l enforce.LimitState) LimitState {
-	out := LimitState{Limit: policydoc.LimitFields(l.Fields()), Text: l.Limit.String(),
+	out := LimitState{Limit: policydoc.LimitFields(l.Fields()), Text: l.String(),
 		Source: sources[l.Source],
 		Who:    cmp.Or(l.For(), "each caller"), Route: l.On, Cost: l.Cost, Owed: l.Owed,
 		Next: l.Next.Milliseconds(), RetryAfter: ceilMilliseconds(l.RetryAfter), Never: l.Never,

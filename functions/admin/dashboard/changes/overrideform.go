@@ -90,7 +90,8 @@ func (f *OverrideForm) View() templates.Form {
 		Hidden: []templates.Hidden{{Name: "version", Value: strconv.FormatInt(f.Version, 10)}},
 		Error:  f.problem, Errors: f.Errors(),
 		Fields: []templates.FormField{form.LimitsField("Each takes the place of the caller's limits with "+
-			"the same on, except and unit; “no limit” lifts them. Blank: lifts all of the plan's.", f.limits)},
+			"the same on, except and unit; “no limit” lifts them. Blank: lifts all of the plan's.",
+			f.limits)},
 		After:   append(form.UntilFields(f.until, "never"), form.ReasonField(f.Reason)),
 		Preview: true, Submit: "Save",
 	}
