@@ -169,6 +169,7 @@ func (w *world) savePlan() {
 		w.fail("save: %v", err)
 	}
 	w.cost, w.policy, w.edited = cost, next.Limits, w.now
+	w.dearest = max(w.dearest, cost)
 	for i, p := range next.Plans {
 		w.plans[i] = p.Limits
 		w.note("%s: %v", p.Name, p.Limits)

@@ -324,13 +324,24 @@ func (w *world) admitted(made call, bounds []bound, a answer) {
 	}
 }
 
-// mayCount adds the present call, that limits perhaps count, after an error.
+// mayCount adds the present call, that limits perhaps count, after an error. An environment
+// with an older policy asks shared limits of that policy too, and may not get the call back.
 func (w *world) mayCount(began time.Time) {
-	for _, count := range w.touched {
+	for identity, count := range w.counts {
 		c := w.made(began)
-		c.most = w.costs[count]
+		if c.most = w.costs[count]; !slices.Contains(w.touched, count) {
+			if c.most = w.dearest; w.ofCaller(identity) {
+				continue
+			}
+		}
 		count.calls = append(count.calls, c)
 	}
+}
+
+// ofCaller reports whether an identity is of one caller, whose counts only the newest policy
+// reaches.
+func (w *world) ofCaller(identity string) bool {
+	return slices.ContainsFunc(w.callers, func(c *caller) bool { return strings.HasPrefix(identity, c.key.ID) })
 }
 
 // denied fails if nothing has a reason to deny the call.

@@ -68,6 +68,7 @@ type world struct {
 	envs    []*environment
 	callers []*caller
 	counts  map[string]*ledger // by identity
+	dearest int64              // the largest cost that a policy has said
 	plans   [2][]limits.Limit  // in force
 	policy  []limits.Limit
 	cost    int64     // of a call to reports now
