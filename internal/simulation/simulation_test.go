@@ -341,7 +341,9 @@ func (w *world) mayCount(began time.Time) {
 // ofCaller reports whether an identity is of one caller, whose counts only the newest policy
 // reaches.
 func (w *world) ofCaller(identity string) bool {
-	return slices.ContainsFunc(w.callers, func(c *caller) bool { return strings.HasPrefix(identity, c.key.ID) })
+	return slices.ContainsFunc(w.callers, func(c *caller) bool {
+		return strings.HasPrefix(identity, c.key.ID)
+	})
 }
 
 // denied fails if nothing has a reason to deny the call.
