@@ -420,3 +420,29 @@ func TestUnknownKeysOfALostBucket(t *testing.T) {
 		})
 	}
 }
+
+// A denial is repeated with the limits of the call alone, and not to a caller that may have
+// left the plan.
+func TestRepeatedDenialsFollowTheCaller(t *testing.T) {
+	f := newFixture(t, policy.Set{
+		Plans: []policy.Plan{{Name: "free", Limits: parse(t, "3 per hour", "9 per hour, on GET /orders",
+			"5 per hour, together")}, {Name: "pro"}},
+	})
+	f.key("one")
+	two := f.key("two")
+	one := callWith(f.secrets["one"])
+	f.expect(one, "yyy"+strings.Repeat("n", repeatAfter))
+	one.Route.Path = "/else"
+	if r := f.expect(one, "n"); len(r.Limits) != 1 || r.Limits[0].On != "" {
+		t.Errorf("a call of another route is denied with %+v", r.Limits)
+	}
+	other := callWith(f.secrets["two"])
+	f.expect(other, "yy"+strings.Repeat("n", repeatAfter+1))
+	f.edit(two, func(k *policy.Key) { k.Plan = "pro" })
+	third := callWith(f.secretOf("three"))
+	f.expect(third, "n")
+	f.time.advance(denyCache - 1)
+	f.expect(third, "n") // the shared limit is still known to deny
+	f.time.advance(2)
+	f.expect(other, "y")
+}

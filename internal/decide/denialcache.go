@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -64,7 +65,7 @@ func newDenialCache(lifetime time.Duration, now func() time.Time) *denialCache {
 
 // find returns the denial of a call by the limit that is known to deny it longest, with its
 // times as of now. age is how old what is known of the caller is: it may have left its group
-// since.
+// or its plan since.
 func (c *denialCache) find(t *enforce.Terms, age time.Duration) (enforce.Result, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,7 +73,8 @@ func (c *denialCache) find(t *enforce.Terms, age time.Duration) (enforce.Result,
 	var longest *denial
 	for i := range t.Result.Limits {
 		l := &t.Result.Limits[i]
-		if !l.Enforced() || l.Who == limits.EachGroup && age >= c.lifetime {
+		byRecord := l.Who == limits.EachGroup || l.Source != limits.FromPolicy
+		if !l.Enforced() || byRecord && age >= c.lifetime {
 			continue
 		}
 		d, found := c.entries.Get(limitOf(l))
@@ -94,9 +96,17 @@ func (c *denialCache) find(t *enforce.Terms, age time.Duration) (enforce.Result,
 	passed := store.ElapsedAtLeast(longest.replied, now)
 	result := t.Result
 	result.Now, result.Repeats, result.Limits = longest.server.Add(passed), true, nil
-	for _, l := range longest.limits {
-		l.Next, l.RetryAfter = max(0, l.Next-passed), max(0, l.RetryAfter-passed)
-		result.Limits = append(result.Limits, l)
+	for _, l := range t.Result.Limits { // as they apply to this call
+		i := slices.IndexFunc(longest.limits, func(known enforce.LimitState) bool {
+			return limitOf(&known) == limitOf(&l)
+		})
+		if i < 0 || l.CountsOnly {
+			continue
+		}
+		known := longest.limits[i]
+		known.Applied = l.Applied
+		known.Next, known.RetryAfter = max(0, known.Next-passed), max(0, known.RetryAfter-passed)
+		result.Limits = append(result.Limits, known)
 	}
 	return result, true
 }
