@@ -27,6 +27,7 @@ var (
 		`(?:calendar ([a-z]+)(?: ?\(([a-z0-9_+/-]+)\))?|(?:(` + number + `) ?)?([a-z]+))$`)
 	noLimitPattern  = pattern(`(?i)^no limit(?: ([a-z][a-z0-9._-]*))?$`)
 	markInsideRate  = pattern(`(?i)^(.*[a-z0-9)]) ((?:on|except|each|together|shadow|notify at|denied calls) ?.*)$`)
+	startOfNumber   = pattern(`^[0-9]{1,3}$`)
 	percentsPattern = pattern(`^[0-9]+ ?%?$`)
 	notYetPattern   = pattern(`(?i)\bbilling month\b`)
 	atOncePattern   = pattern(`(?i)^(?:(` + number + `)(k|m)?(?: ?([a-z][a-z0-9._-]*))??|no limit) at once$`)
@@ -162,6 +163,10 @@ func rateProblem(text string) error {
 		if _, err := parseRate(m[1]); err == nil {
 			return fmt.Errorf("a comma is missing before %q: write %q", m[2], m[1]+", "+m[2])
 		}
+	}
+	if startOfNumber().MatchString(text) {
+		return fmt.Errorf("%q is a part of a number: put a limit with a comma in quotes, such as "+
+			`"15,000 per hour"`, text)
 	}
 	if _, err := parseMark(new(Limit), text, false); err == nil {
 		return fmt.Errorf("%.80q is a mark of a limit: put a limit with a comma in quotes", text)
