@@ -79,8 +79,7 @@ func TestEveryFlagHasAnEffect(t *testing.T) {
 		"accessLogs": "false",
 	})
 	elsewhere := maps.Clone(many)
-	maps.Copy(elsewhere, map[string]string{"stage": "qa", "keep": "true", "metrics": "true",
-		"cloudWatchDashboard": "false"})
+	maps.Copy(elsewhere, map[string]string{"stage": "qa", "keep": "true", "metrics": "true"})
 	for _, name := range settings.Names() {
 		// TestNag; TestJWKS and TestJWTIssuers, since these exclude jwtJwksUrl
 		if name == "nag" || name == "jwtJwks" || name == "jwtIssuers" {

@@ -65,9 +65,6 @@ func NewStack(scope constructs.Construct, props settings.Props, code codeOf) *St
 	s.allowCallers()
 	s.topic = s.newTopic()
 	s.newAlarms()
-	if props.Observe.Dashboard {
-		s.newMetricsDashboard()
-	}
 	s.newOutputs()
 	return s
 }
@@ -75,17 +72,12 @@ func NewStack(scope constructs.Construct, props settings.Props, code codeOf) *St
 // tag adds the tags to every resource that can have tags.
 func (s *Stack) tag() {
 	tags := awscdk.Tags_Of(s.Stack)
-	props := &awscdk.TagProps{ExcludeResourceTypes: jsii.Strings(untagged...)}
-	tags.Add(jsii.String("Application"), jsii.String("Tidegate"), props)
-	tags.Add(jsii.String("Stage"), &s.props.Stage, props)
+	tags.Add(jsii.String("Application"), jsii.String("Tidegate"), nil)
+	tags.Add(jsii.String("Stage"), &s.props.Stage, nil)
 	for _, name := range slices.Sorted(maps.Keys(s.props.Tags)) {
-		tags.Add(&name, jsii.String(s.props.Tags[name]), props)
+		tags.Add(&name, jsii.String(s.props.Tags[name]), nil)
 	}
 }
-
-// untagged are resource types whose Tags CloudFormation refuses in me-central-1 and
-// me-south-1.
-var untagged = []string{"AWS::CloudWatch::Dashboard"}
 
 // removal returns the policy for resources with data when the stack is deleted. After a
 // failed first deployment they are deleted in any case, so that the next attempt can use

@@ -295,7 +295,7 @@ func TestOutputs(t *testing.T) {
 // A deleted dev stage leaves nothing. Prod retains what cannot be recreated, except after
 // a failed first deployment, since the names would be taken.
 func TestRemoval(t *testing.T) {
-	data := regexp.MustCompile(`^(Key|Pepper|CheckLog|AdminLog|NetworkLog)[0-9A-F]*$`)
+	data := regexp.MustCompile(`^(Key|Pepper|CheckLog|AdminLog)[0-9A-F]*$`)
 	for id, r := range of(t, dev).Resources {
 		if strings.HasPrefix(r.DeletionPolicy, "Retain") || r.DeletionPolicy == "Snapshot" {
 			t.Errorf("dev: got %s with policy %s, want it deleted", id, r.DeletionPolicy)
@@ -338,10 +338,4 @@ func TestTags(t *testing.T) {
 			equal(t, r.id+" "+name, tags[name], value)
 		}
 	}
-}
-
-// CloudWatch dashboards have no tags, since CloudFormation refuses them in me-central-1
-// and me-south-1.
-func TestCloudWatchDashboardHasNoTags(t *testing.T) {
-	equal(t, "tags", of(t, prod).only(t, "AWS::CloudWatch::Dashboard", "").Properties["Tags"], nil)
 }

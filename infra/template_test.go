@@ -37,7 +37,6 @@ var everything = map[string]string{
 	"stage":                "prod",
 	"store":                "nodes",
 	"example":              "true",
-	"waf":                  "true",
 	"journal":              "true",
 	"crossings":            "eventbridge",
 	"journalAway":          "queue",

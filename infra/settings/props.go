@@ -56,9 +56,6 @@ type Props struct {
 	// CORSOrigin is the origin whose scripts may read the example APIs' answers in a
 	// browser: an origin, * or none. Default *.
 	CORSOrigin string `flag:"corsOrigin"`
-	// WAF puts a web ACL with a rate-based rule before the example's REST API. HTTP APIs
-	// cannot have one.
-	WAF bool `flag:"waf"`
 	// Callers are ARNs of authorizers of other stacks or accounts that may invoke the
 	// check function.
 	Callers []string `flag:"callers"`
@@ -263,8 +260,6 @@ type Observe struct {
 	// Metrics makes the check function write its own metrics, which some alarms need.
 	// Default true in stage prod, else false.
 	Metrics bool `flag:"metrics"`
-	// Dashboard is the CloudWatch dashboard, which draws these metrics. Default Metrics.
-	Dashboard bool `flag:"cloudWatchDashboard"`
 	// AccessLogs are the access logs of the HTTP APIs. Default true in stage prod, else
 	// false.
 	AccessLogs bool `flag:"accessLogs"`

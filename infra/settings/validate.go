@@ -61,8 +61,6 @@ func (p *Props) check() error {
 	}
 	want(corsOrigin.MatchString(p.CORSOrigin), "corsOrigin", p.CORSOrigin,
 		"must be an origin such as https://app.example.com, * or none")
-	want(p.Example || !p.WAF, "waf", p.WAF,
-		"needs example=true, since the web ACL protects the example's REST API")
 	want(releaseName.MatchString(p.Release), "release", p.Release,
 		"must be at most 64 letters, digits and ._+/-")
 	want(p.AlarmEmail == "" || email.MatchString(p.AlarmEmail), "alarmEmail", p.AlarmEmail,
@@ -72,8 +70,6 @@ func (p *Props) check() error {
 		want(name != "" && !strings.HasPrefix(strings.ToLower(name), "aws:"), "tags", name,
 			"must be names that do not begin with aws:")
 	}
-	want(p.Observe.Metrics || !p.Observe.Dashboard, "cloudWatchDashboard", p.Observe.Dashboard,
-		"needs metrics=true, since it draws the check function's metrics")
 	want(!networkRange(p.CIDR) || p.nodes() <= p.room(), "shards", p.Store.Shards,
 		"means %d nodes, and cidr=%s has room for %d: choose a larger range, such as 10.42.0.0/16",
 		p.nodes(), p.CIDR, p.room())
