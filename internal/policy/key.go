@@ -154,10 +154,10 @@ func (s *Set) CallerOf(k Key, t time.Time) (c limits.Caller, o *Override, source
 }
 
 // OverrideOf returns the override in force for k at t, the key's before its group's, and
-// its Source. It returns nil if none is.
+// its Source. It returns nil if none is. Its limits name routes by their present names.
 func (s *Set) OverrideOf(k Key, t time.Time) (o *Override, source string) {
 	if k.Override.ActiveAt(t) {
-		return k.Override, "override"
+		return s.Renamed(k.Override), "override"
 	}
 	if o, found := s.GroupOverrides[k.Group]; found && o.ActiveAt(t) {
 		return &o, "group"
