@@ -44,8 +44,8 @@ type Algorithm uint8
 // The algorithms. Their names in text (String, ParseAlgorithm) are "log", "counter",
 // "token-bucket" and "fixed-window".
 const (
-	// Log is the exact sliding window: it stores the time of every admitted call, so no
-	// rolling window ever has more than the limit.
+	// Log is the exact sliding window: it stores the times of admitted calls, merged only
+	// so that no rolling window ever has more than the limit.
 	Log Algorithm = iota
 	// Counter estimates the sliding window from two adjacent fixed windows, weighting the
 	// previous one by its overlap.
