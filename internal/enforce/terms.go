@@ -61,19 +61,19 @@ func counted(a limits.Applied, count string, p limiter.Periods) limiter.Applied 
 // database for each call would take longer than the check.
 type periods struct {
 	mu    sync.Mutex
-	found map[limiter.Limit]limiter.Periods // by Calendar and Zone alone
+	found map[limiter.Limit]limiter.Periods // by Calendar, Zone and Day alone
 }
 
 func (p *periods) of(l limits.Limit, now time.Time) limiter.Periods {
 	if l.Calendar == limiter.NoCalendar {
 		return limiter.Periods{}
 	}
-	key, at := limiter.Limit{Calendar: l.Calendar, Zone: l.Zone}, now.UnixMicro()
+	key, at := limiter.Limit{Calendar: l.Calendar, Zone: l.Zone, Day: l.Day}, now.UnixMicro()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	of, known := p.found[key]
 	if !known || at < of[1] || at >= of[2] {
-		if of = limiter.PeriodsOf(l.Calendar, l.Zone, now); len(p.found) >= maxPeriods {
+		if of = limiter.PeriodsOf(key, now); len(p.found) >= maxPeriods {
 			clear(p.found)
 		}
 		p.found[key] = of

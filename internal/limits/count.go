@@ -53,6 +53,9 @@ func (a Applied) Small() string {
 		return l.Algorithm.String() + " " + ShortWindow(l.Window) + " " + a.Setter()
 	case limiter.Counter, limiter.FixedWindow:
 	}
+	if l.Calendar == calendar.BillingMonth { // of whichever day
+		return l.Calendar.String()
+	}
 	if l.Calendar != calendar.None {
 		return l.Calendar.String() + " " + l.Zone
 	}
@@ -104,6 +107,8 @@ type Caller struct {
 	Override []Limit // of the key or else of its group, in force now; nil for none
 	Source   Source  // of Override
 	InForce  bool    // an override is in force, perhaps an empty one
+
+	Billing, GroupBilling Billing
 }
 
 // Applied lists the limits that apply to a call of a caller, those of the caller first.
@@ -132,6 +137,13 @@ func (p *Policy) Candidates(caller Caller) []Applied {
 	add := func(l Limit, source Source, index int, replaced bool) {
 		if l.Lifted || l.Who == EachGroup && caller.Group == "" {
 			return
+		}
+		if l.Calendar == calendar.BillingMonth {
+			by := caller.Billing
+			if l.Who == EachGroup {
+				by = caller.GroupBilling
+			}
+			l.Day, l.Zone = max(by.Day, 1), by.Zone
 		}
 		a := Applied{Limit: l, Source: source, Index: index, Count: p.count(l, source, caller),
 			CountsOnly: replaced}

@@ -42,6 +42,10 @@ type Set struct {
 	// the group that has no override itself.
 	GroupOverrides map[string]Override `json:"groupOverrides,omitempty"`
 
+	// GroupBilling says when the billing months of groups begin, by name. Those of others
+	// begin on the first day of a month.
+	GroupBilling map[string]limits.Billing `json:"groupBilling,omitempty"`
+
 	// NextNumber is the number that the next new plan gets.
 	NextNumber int `json:"nextNumber"`
 }
