@@ -263,8 +263,8 @@ func TestEncryption(t *testing.T) {
 func TestLogRetention(t *testing.T) {
 	for days, build := range map[int]func() (template, error){14: dev, 180: minimal} {
 		groups := of(t, build).all("AWS::Logs::LogGroup")
-		if len(groups) < 4 {
-			t.Errorf("got %d log groups, want at least 4", len(groups))
+		if len(groups) < 3 {
+			t.Errorf("got %d log groups, want at least 3", len(groups))
 		}
 		for _, group := range groups {
 			equal(t, group.id, group.Properties["RetentionInDays"], days)
