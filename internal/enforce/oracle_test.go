@@ -398,7 +398,8 @@ func (h *history) compare(got Result, all []asked, reached bool) error {
 			if !l.Unread {
 				return fmt.Errorf("%s was asked", l.Limit)
 			}
-		case a.CountDenied && !reached: // a denied attempt waits for itself, too
+		case a.CountDenied && (!reached || a.Shadow && h.shadowDenies(all, a.list())):
+			// a denied attempt waits for itself, too
 			a.Requests -= a.cost
 			if l.Full() == h.fits(a) {
 				return fmt.Errorf("%s: full %v, used %d after the attempt, cost %d", l.Limit, l.Full(),
@@ -409,6 +410,13 @@ func (h *history) compare(got Result, all []asked, reached bool) error {
 		}
 	}
 	return nil
+}
+
+// shadowDenies reports whether a limit in shadow that reads a list has no room.
+func (h *history) shadowDenies(all []asked, list string) bool {
+	return slices.ContainsFunc(all, func(a asked) bool {
+		return a.Shadow && !a.replaced && a.list() == list && !h.fits(a)
+	})
 }
 
 // count adds a call to the lists.
