@@ -46,15 +46,10 @@ type Step struct {
 func (s *Step) Scaled(requests func(int64) int64) (limiter.Step, error) {
 	applied := make([]limiter.Applied, len(s.Limits))
 	for i, a := range s.Limits {
-		applied[i] = counted(a, s.Counts[i], s.periods[i])
+		applied[i] = a.Counted(s.Counts[i], s.periods[i])
 		applied[i].Limit.Requests = requests(a.Requests)
 	}
 	return limiter.NewStep(applied)
-}
-
-func counted(a limits.Applied, count string, p limiter.Periods) limiter.Applied {
-	return limiter.Applied{Limit: a.Step(), Count: count, Cost: a.Cost, Owner: a.Setter(),
-		Replaced: a.CountsOnly, Periods: p}
 }
 
 // periods has the calendar periods around the environment's clock. Reading the time zone
@@ -158,7 +153,7 @@ func (t *Terms) build(c *Checker) error {
 		applied := make([]limiter.Applied, len(s.Limits))
 		for j, a := range s.Limits {
 			s.periods = append(s.periods, c.periods.of(a.Limit, now))
-			applied[j] = counted(a, s.Counts[j], s.periods[j])
+			applied[j] = a.Counted(s.Counts[j], s.periods[j])
 		}
 		var err error
 		if s.step, err = limiter.NewStep(applied); err != nil {

@@ -236,6 +236,15 @@ func (a Applied) key(fate Fate) string {
 	return name
 }
 
+// StateKeys returns the keys of the states that the limit needs: of the one that it asks
+// and, unless that is it, of the ordinary one.
+func (a Applied) StateKeys() []string {
+	if fate := a.fate(); fate != 0 {
+		return []string{a.key(fate), a.key(0)}
+	}
+	return []string{a.key(0)}
+}
+
 // Of reports whether the state belongs to a count.
 func (s *State) Of(count string) bool {
 	rest, found := strings.CutPrefix(s.Key, count)

@@ -41,27 +41,6 @@ func (c Count) Name() string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:9])
 }
 
-// Small names the state of a limit that is not an exact log, within its count: the
-// algorithm with its window or calendar period. A token bucket is also named by who set
-// it, since two buckets of other numbers drain differently.
-func (a Applied) Small() string {
-	l := a.Limit
-	switch l.Algorithm {
-	case limiter.Log:
-		return ""
-	case limiter.TokenBucket:
-		return l.Algorithm.String() + " " + ShortWindow(l.Window) + " " + a.Setter()
-	case limiter.Counter, limiter.FixedWindow:
-	}
-	if l.Calendar == calendar.BillingMonth { // of whichever day
-		return l.Calendar.String()
-	}
-	if l.Calendar != calendar.None {
-		return l.Calendar.String() + " " + l.Zone
-	}
-	return l.Algorithm.String() + " " + ShortWindow(l.Window)
-}
-
 // Source says where a limit stands.
 type Source uint8
 
@@ -97,6 +76,13 @@ func (a Applied) Setter() string {
 	case FromPolicy:
 	}
 	return "policy"
+}
+
+// Counted returns the limit as package limiter counts it: in the count with this name, with
+// the periods of its calendar.
+func (a Applied) Counted(count string, p limiter.Periods) limiter.Applied {
+	return limiter.Applied{Limit: a.Step(), Count: count, Cost: a.Cost, Owner: a.Setter(), Periods: p,
+		Replaced: a.CountsOnly}
 }
 
 // Caller is what limits ask of a caller.

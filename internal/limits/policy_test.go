@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"tidegate/internal/limiter"
 	"tidegate/internal/route"
 )
 
@@ -92,7 +93,7 @@ func (p *Policy) taken(t testing.TB, plan, call string, names map[string]int) st
 	i := slices.IndexFunc(p.Plans, func(each Plan) bool { return each.Name == plan })
 	var texts []string
 	for _, applied := range p.Applied(Caller{Plan: &p.Plans[i], Group: "acme", Address: true}, &c) {
-		name := applied.Count.Name() + applied.Small()
+		name := applied.Counted(applied.Count.Name(), limiter.Periods{}).StateKeys()[0]
 		if names[name] == 0 {
 			names[name] = len(names) + 1
 		}
