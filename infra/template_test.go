@@ -72,7 +72,7 @@ var everything = map[string]string{
 	"storeTimeout":         "200ms",
 	"callerCache":          "1h",
 	"denyCache":            "0s",
-	"reservationLease":     "30m",
+	"settleWithin":         "30m",
 	"httpApiDeny":          "context",
 	"directCalls":          "on",
 	"usageIdentifier":      "true",

@@ -87,7 +87,7 @@ func TestCheckSettings(t *testing.T) {
 		"TRUSTED_PROXIES":   "192.0.2.0/25",
 		"HTTP_API_RESPONSE": "iam", "HTTP_API_DENY": "context", "USAGE_IDENTIFIER": "true",
 		"FOREIGN_KEYS": "true", "DIRECT_CALLS": "on",
-		"RESERVATION_LEASE": "1s", "DENY_CACHE": "0s", "CALLER_CACHE": "0s",
+		"SETTLE_WITHIN": "1s", "DENY_CACHE": "0s", "CALLER_CACHE": "0s",
 		"STAGE": "blue", "LOG_LEVEL": "error",
 	}
 	checkDocumented(t, "check", env, "VALKEY_URL", "KEY_PEPPER", "VALKEY_TIMEOUT", "VALKEY_CONNECT_TIMEOUT",
@@ -113,7 +113,7 @@ func TestCheckSettings(t *testing.T) {
 	_, secret := f.newKey(t)
 	call := restEvent(secret.Reveal())
 	wantEffect(t, "USAGE_IDENTIFIER", strings.Contains(f.answerTo(t, call), "usageIdentifierKey"), true)
-	wantEffect(t, "RESERVATION_LEASE", errors.Is(f.settled(t, f.context(t, call, "reservation")),
+	wantEffect(t, "SETTLE_WITHIN", errors.Is(f.settled(t, f.context(t, call, "settlement")),
 		enforce.ErrExpired), true)
 	wantEffect(t, "DENY_CACHE", f.deniedFromMemory(t, call), 0)
 	denied := f.answerTo(t, httpEvent(secret.Reveal()))

@@ -190,8 +190,8 @@ type Decision struct {
 	// DenyCache is how long a denied caller that keeps calling is denied from memory,
 	// without a request to the cache.
 	DenyCache *time.Duration `flag:"denyCache" env:"DENY_CACHE"`
-	// ReservationLease is how long a call can be settled.
-	ReservationLease *time.Duration `flag:"reservationLease" env:"RESERVATION_LEASE"`
+	// SettleWithin is how long a call can be settled.
+	SettleWithin *time.Duration `flag:"settleWithin" env:"SETTLE_WITHIN"`
 	// HTTPAPIDeny is deny or context. With context, calls over a limit pass an HTTP API
 	// with denied in the authorizer's context, and the backend must refuse them.
 	HTTPAPIDeny string `flag:"httpApiDeny" values:"deny,context"`

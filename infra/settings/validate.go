@@ -160,7 +160,7 @@ func (d *Decision) check(want wants) {
 	wantDuration(want, "storeTimeout", d.StoreTimeout, config.ValkeyTimeout)
 	wantDuration(want, "callerCache", d.CallerCache, config.CallerCache)
 	wantDuration(want, "denyCache", d.DenyCache, config.DenyCache)
-	wantDuration(want, "reservationLease", d.ReservationLease, config.ReservationLease)
+	wantDuration(want, "settleWithin", d.SettleWithin, config.SettleWithin)
 	want(d.LongestCheck() < CheckTimeout*time.Second, "storeTimeout", d.Timeout(),
 		"must be shorter: a check may take 3/2 of it "+
 			"and %s to connect, and the function ends after %d s", ConnectTimeout, CheckTimeout)

@@ -24,7 +24,7 @@ var CheckVariables = []string{
 	"JWT_PLAN_MAP",
 	"KEY_PEPPER",
 	"LOG_LEVEL",
-	"RESERVATION_LEASE",
+	"SETTLE_WITHIN",
 	"STAGE",
 	"TRUSTED_PROXIES",
 	"USAGE_IDENTIFIER",

@@ -71,7 +71,7 @@ const (
 	contextVersion         = "policyVersion"
 	contextKeyVersion      = "keyVersion"
 	contextRule            = "rule"
-	contextReservation     = "reservation"
+	contextSettlement      = "settlement"
 	contextShadow          = "shadowDenied"
 	contextDegraded        = "degraded"
 )
@@ -89,7 +89,7 @@ func verdictOf(c enforce.Result) verdict {
 	v.text(contextKeyName, c.Name)
 	v.text(contextPlan, c.Plan)
 	v.text(contextRule, c.Route)
-	v.text(contextReservation, c.Settlement)
+	v.text(contextSettlement, c.Settlement)
 	v.text(contextRateLimit, response.RateLimit)
 	v.text(contextRateLimitPolicy, response.RateLimitPolicy)
 	if c.Degraded {

@@ -183,7 +183,7 @@ func TestSettles(t *testing.T) {
 	f := newFixture(t)
 	subject := `"subject":"user-42","plan":"pro"`
 	r := f.statuses(subject+`,"cost":{"cost":4,"input":900},"settle":true`, 200)
-	text, _ := r.Context["reservation"].(string)
+	text, _ := r.Context["settlement"].(string)
 	body, err := f.Invoke(t.Context(), []byte(`{"tidegate":"settle","settlement":"`+text+`","cost":{"cost":1,"input":950}}`))
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@
 const titles = { 429: "Too Many Requests", 500: "Internal Server Error" };
 const texts = [
   "keyId", "keyName", "plan", "rule", "rateLimit", "rateLimitPolicy", "wait", "message", "problemType",
-  "reservation",
+  "settlement",
 ];
 const numbers = ["policyVersion", "keyVersion", "limit", "remaining", "reset", "retryAfter"];
 const flags = ["shadowDenied", "degraded"];
@@ -98,12 +98,12 @@ class Call {
   }
 
   // settle charges the request's actual cost: a number, or an object of a number for each
-  // unit. It refunds the unused part of the reservation, and charges any cost above it. It
-  // does nothing without a reservation.
+  // unit. It refunds the unused part of what was taken, and charges any cost above it. It
+  // does nothing without a settlement.
   async settle(cost) {
-    if (this.reservation === "") return { ...nothing };
+    if (this.settlement === "") return { ...nothing };
     if (!this.#settler) throw new Error("tidegate: no settler");
-    return this.#settler.settle(this.reservation, cost);
+    return this.#settler.settle(this.settlement, cost);
   }
 }
 
@@ -299,7 +299,7 @@ class SettleError extends Error {
   }
 }
 
-// Settler settles reservations over Tidegate's JSON API. url is the dashboard's address,
+// Settler settles calls over Tidegate's JSON API. url is the dashboard's address,
 // token a machine token of scope settle. fetch replaces the global one.
 class Settler {
   #url;
@@ -307,21 +307,21 @@ class Settler {
   #fetch;
 
   constructor({ url, token, fetch = (...request) => globalThis.fetch(...request) }) {
-    this.#url = `${url.replace(/\/$/, "")}/api/v1/reservations/settle`;
+    this.#url = `${url.replace(/\/$/, "")}/api/v1/settlements`;
     this.#token = token;
     this.#fetch = fetch;
   }
 
   // settle retries after a connection error, a 429 or a 5xx, with random pauses. Retries
-  // are safe, since a reservation settles once. A 409 is success if an earlier attempt of
+  // are safe, since a call settles once. A 409 is success if an earlier attempt of
   // this call may have settled; the result of that settlement is unknown.
-  async settle(reservation, cost) {
+  async settle(settlement, cost) {
     const end = Date.now() + settleDeadline;
     let mayBeSettled = false;
     for (let attempt = 1; ; attempt++) {
       let failure;
       try {
-        return await this.#try(reservation, cost, Math.min(settleTimeout, end - Date.now()));
+        return await this.#try(settlement, cost, Math.min(settleTimeout, end - Date.now()));
       } catch (cause) {
         failure = cause;
       }
@@ -335,7 +335,7 @@ class Settler {
     }
   }
 
-  async #try(reservation, cost, timeout) {
+  async #try(settlement, cost, timeout) {
     const controller = new AbortController();
     const late = new Error(`tidegate: settle: no response within ${timeout} ms`);
     const timer = setTimeout(() => controller.abort(late), timeout);
@@ -343,7 +343,7 @@ class Settler {
       const response = await this.#fetch(this.#url, {
         method: "POST", redirect: "manual", signal: controller.signal,
         headers: { "Content-Type": "application/json", Authorization: `Bearer ${this.#token}` },
-        body: JSON.stringify({ reservation, cost }),
+        body: JSON.stringify({ settlement, cost }),
       });
       const body = await response.text();
       if (response.status === 200) return { ...nothing, ...JSON.parse(body) };

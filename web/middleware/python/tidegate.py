@@ -29,7 +29,7 @@ KEYS = {
     "remaining": "remaining", "reset": "reset", "rateLimit": "rate_limit",
     "rateLimitPolicy": "rate_limit_policy", "retryAfter": "retry_after", "wait": "wait",
     "message": "message", "problemType": "problem_type", "violatedPolicies": "violated_policies",
-    "reservation": "reservation", "shadowDenied": "shadow_denied", "degraded": "degraded",
+    "settlement": "settlement", "shadowDenied": "shadow_denied", "degraded": "degraded",
 }
 
 
@@ -122,7 +122,7 @@ class Call:
     message: str
     problem_type: str
     violated_policies: tuple
-    reservation: str = dataclasses.field(repr=False)
+    settlement: str = dataclasses.field(repr=False)
     shadow_denied: bool
     degraded: bool
     _settler: "Settler | None" = dataclasses.field(default=None, repr=False, compare=False)
@@ -131,14 +131,14 @@ class Call:
         """Charges the actual cost of the request, and returns the Settlement.
 
         The cost is a number, or a dict of a number for each unit. settle refunds the
-        unused part of the reservation, and charges any cost above it. Without a
-        reservation it does nothing. It blocks: async code calls it by asyncio.to_thread.
+        unused part of what was taken, and charges any cost above it. Without a
+        settlement it does nothing. It blocks: async code calls it by asyncio.to_thread.
         """
-        if not self.reservation:
+        if not self.settlement:
             return Settlement()
         if self._settler is None:
             raise NoSettler("tidegate: no settler")
-        return self._settler.settle(self.reservation, cost)
+        return self._settler.settle(self.settlement, cost)
 
 
 def _parse(context, settler):
@@ -319,7 +319,7 @@ def _with_fields(answer, fields, event):
 
 @dataclasses.dataclass(frozen=True)
 class Settlement:
-    """The result of settling a reservation."""
+    """The result of settling a call."""
 
     reserved: int | dict = 0  # taken before the call; a dict of a number for each unit
     actual: int | dict = 0  # actually used
@@ -359,27 +359,27 @@ MAX_ANSWER = 1 << 16  # bytes
 
 
 class Settler:
-    """Settles reservations over Tidegate's JSON API. It is safe for concurrent use.
+    """Settles calls over Tidegate's JSON API. It is safe for concurrent use.
 
     url is the dashboard's address, token a machine token of scope settle.
     """
 
     def __init__(self, url, token):
-        self._url = url.removesuffix("/") + "/api/v1/reservations/settle"
+        self._url = url.removesuffix("/") + "/api/v1/settlements"
         self._token = token
 
-    def settle(self, reservation, cost):
-        """Settles a reservation by its text.
+    def settle(self, settlement, cost):
+        """settles a call by the text of its context.
 
         It retries after a connection error, a 429 or a 5xx, with random pauses. Retries
-        are safe, since a reservation settles once. A 409 is success if an earlier attempt
+        are safe, since a call settles once. A 409 is success if an earlier attempt
         of this call may have settled; only the cost of that settlement is known.
         """
         end = time.monotonic() + SETTLE_DEADLINE
         may_be_settled = False
         for attempt in range(1, SETTLE_ATTEMPTS + 1):
             try:
-                return self._try(reservation, cost, min(SETTLE_TIMEOUT, end - time.monotonic()))
+                return self._try(settlement, cost, min(SETTLE_TIMEOUT, end - time.monotonic()))
             except SettleError as refused:
                 if refused.status == 409 and may_be_settled:
                     return Settlement(actual=cost)
@@ -396,8 +396,8 @@ class Settler:
                 raise failure
             time.sleep(pause)
 
-    def _try(self, reservation, cost, timeout):
-        body = json.dumps({"reservation": reservation, "cost": cost}).encode()
+    def _try(self, settlement, cost, timeout):
+        body = json.dumps({"settlement": settlement, "cost": cost}).encode()
         fields = {"Content-Type": "application/json", "Authorization": f"Bearer {self._token}"}
         status, answered, text = _post(self._url, fields, body, timeout)
         if status != 200:
