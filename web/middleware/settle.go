@@ -15,9 +15,10 @@ import (
 	"time"
 )
 
-// Settler settles calls over Tidegate's JSON API. URL and Token are required. It
-// is safe for concurrent use.
+// Settler settles calls over Tidegate's JSON API, for which URL and Token are required, or
+// through a Door. It is safe for concurrent use.
 type Settler struct {
+	Door   *Door
 	URL    string       // address of the dashboard, such as https://tidegate.example/prod
 	Token  string       // a machine token; scope settle is enough
 	Client *http.Client // nil is http.DefaultClient; each attempt ends after 5 seconds
@@ -77,7 +78,7 @@ type SettleError struct {
 }
 
 func (e *SettleError) Error() string {
-	return fmt.Sprintf("middleware: settle: %d %s: %s", e.Status, http.StatusText(e.Status), e.Detail)
+	return fmt.Sprintf("middleware: %d %s: %s", e.Status, http.StatusText(e.Status), e.Detail)
 }
 
 // Settle charges the actual cost of the request of ctx. It refunds the unused part of the
@@ -98,6 +99,7 @@ func SettleUnits(ctx context.Context, costs Costs) (Settlement, error) {
 	case !ok || c.settler == nil:
 		return Settlement{}, ErrNoSettler
 	}
+	c.settled.Store(true)
 	return c.settler.SettleUnits(ctx, c.decision.Settlement, costs)
 }
 
@@ -121,6 +123,18 @@ func (s *Settler) Settle(ctx context.Context, settlement string, cost int64) (Se
 // SettleUnits is Settle with costs in units. A unit that costs lacks keeps what was
 // reserved.
 func (s *Settler) SettleUnits(ctx context.Context, settlement string, costs Costs) (Settlement, error) {
+	settled, err := s.settle(ctx, settlement, costs)
+	if errors.Is(err, errSettledBefore) {
+		return Settlement{Actual: costs}, nil
+	}
+	return settled, err
+}
+
+// errSettledBefore means that an earlier attempt of the same settlement has settled.
+var errSettledBefore = errors.New("settled by an earlier attempt")
+
+// settle is SettleUnits with a cost of any form.
+func (s *Settler) settle(ctx context.Context, settlement string, costs any) (Settlement, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleDeadline)
 	defer cancel()
 	mayBeSettled := false
@@ -132,7 +146,7 @@ func (s *Settler) SettleUnits(ctx context.Context, settlement string, costs Cost
 		case err == nil:
 			return settled, nil
 		case answered && refused.Status == http.StatusConflict && mayBeSettled:
-			return Settlement{Actual: costs}, nil
+			return Settlement{}, errSettledBefore
 		case answered && !refused.temporary(), attempt == settleAttempts:
 			return Settlement{}, err
 		}
@@ -186,7 +200,12 @@ func wait(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-func (s *Settler) try(ctx context.Context, settlement string, costs Costs) (Settlement, error) {
+func (s *Settler) try(ctx context.Context, settlement string, costs any) (Settlement, error) {
+	if s.Door != nil {
+		ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+		defer cancel()
+		return s.Door.settle(ctx, settlement, costs)
+	}
 	body, err := json.Marshal(map[string]any{"settlement": settlement, "cost": costs})
 	if err != nil {
 		return Settlement{}, fmt.Errorf("middleware: settle: %w", err)

@@ -2,6 +2,7 @@ package authorizer
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -72,6 +73,7 @@ const (
 	contextKeyVersion      = "keyVersion"
 	contextRule            = "rule"
 	contextSettlement      = "settlement"
+	contextAtOnce          = "atOnce"
 	contextShadow          = "shadowDenied"
 	contextDegraded        = "degraded"
 )
@@ -95,6 +97,9 @@ func verdictOf(c enforce.Result) verdict {
 	if c.Degraded {
 		v.context[contextDegraded] = true
 	}
+	if c.Settlement != "" && slices.ContainsFunc(c.Limits, isAtOnce) {
+		v.context[contextAtOnce] = true
+	}
 	if response.Limited {
 		v.context[contextLimit] = response.Binding.Requests
 		v.context[contextRemaining] = response.Binding.Remaining
@@ -108,6 +113,8 @@ func verdictOf(c enforce.Result) verdict {
 	}
 	return v
 }
+
+func isAtOnce(l enforce.LimitState) bool { return l.AtOnce }
 
 // Context returns what an authorizer adds for backends to a decided call.
 func Context(c enforce.Result) map[string]any { return verdictOf(c).context }

@@ -229,7 +229,7 @@ func TestMistakes(t *testing.T) {
 		`{"tidegate":"settle"}`:                                                  "settlement is missing",
 		`{"tidegate":"settle","settlement":"tgr_x"}`:                             "cost is missing",
 		`{"tidegate":"settle","settlement":"tgr_x","cost":1,"plan":"p"}`:         "settlement and cost alone",
-		`{"tidegate":"settle","settlement":"tgr_x","cost":1}`:                    "not a settlement",
+		`{"tidegate":"settle","settlement":"tgr_x","cost":1}`:                    "settlement is not one",
 		`{"tidegate":"explain","subject":"a"}`:                                   "must be check or settle",
 		`{"tidegate":"check","subject":"a"} {}`:                                  "not one JSON object",
 		`{"tidegate":"check","subject":"` + strings.Repeat("a", maxBytes) + `"}`: "must have at most",
