@@ -75,6 +75,7 @@ var everything = map[string]string{
 	"settleWithin":         "30m",
 	"httpApiDeny":          "context",
 	"directCalls":          "on",
+	"directCallers":        "arn:aws:iam::444455556666:role/backend",
 	"usageIdentifier":      "true",
 	"foreignKeys":          "true",
 	"corsOrigin":           "https://app.example.com",

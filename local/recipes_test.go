@@ -247,7 +247,7 @@ func (r recipes) inGo(t *testing.T) gateway.Invoker {
 		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 			return aws.Credentials{AccessKeyID: "x", SecretAccessKey: "x"}, nil
 		})})
-	a := &authorizer{door: byInvoke(client, "prod-check"), verify: func(event authorizerEvent) (user, error) {
+	a := &authorizer{door: byInvoke(client, "tidegate-prod-check"), verify: func(event authorizerEvent) (user, error) {
 		if name := event.Headers["X-User"]; name != "" {
 			return user{name, "two", "acme"}, nil
 		}

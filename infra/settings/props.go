@@ -62,6 +62,9 @@ type Props struct {
 	// Callers are ARNs of authorizers of other stacks or accounts that may invoke the
 	// check function.
 	Callers []string `flag:"callers"`
+	// DirectCallers are ARNs of IAM roles and users, also of other accounts, that may invoke
+	// the check function for direct calls.
+	DirectCallers []string `flag:"directCallers"`
 	// Domain is the dashboard's own host name.
 	Domain Domain
 

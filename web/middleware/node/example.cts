@@ -7,7 +7,7 @@ import {
   webAdapter,
 } from "./tidegate.cjs";
 
-const door = byInvoke(new Lambda({}), "prod-check");
+const door = byInvoke(new Lambda({}), "tidegate-prod-check");
 const asking = new Asking<express.Request>({
   door,
   caller: async (request) => ({ subject: request.get("x-user") ?? "", plan: "pro", cost: { input: 500 } }),
