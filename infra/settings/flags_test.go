@@ -208,7 +208,7 @@ func TestErrorsNameTheFlag(t *testing.T) {
 		"denials": {map[string]string{"denyCache": "61s"}, []string{"-c denyCache=1m1s", "0s to 1m"}},
 		"direct callers": {map[string]string{"directCallers": "arn:aws:iam::111122223333:root"},
 			[]string{"-c directCallers=arn:aws:iam::111122223333:root: must be the ARN of a role",
-				"-c directCalls=off: must be on with directCallers"}},
+				"-c directCalls=: must be on with directCallers"}},
 		"any role": {map[string]string{"directCalls": "on", "directCallers": "arn:aws:iam::111122223333:role/*"},
 			[]string{"-c directCallers=arn:aws:iam::111122223333:role/*: must be"}},
 		"lease": {map[string]string{"settleWithin": "500ms"},

@@ -2,6 +2,7 @@ package authorizer
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -124,6 +125,27 @@ func Context(c enforce.Result) map[string]any { return verdictOf(c).context }
 func (v verdict) text(key, value string) {
 	if value != "" {
 		v.context[key] = value
+	}
+}
+
+// maxContext bounds the context with claims, so that an answer stays below the 8 KB that API
+// Gateway takes.
+const maxContext = 7000
+
+// addClaims adds claims for the backend, in the order of their names. It leaves out those for
+// which there is no room.
+func (v verdict) addClaims(claims map[string]any) {
+	if len(claims) == 0 {
+		return
+	}
+	text, _ := json.Marshal(v.context) // strings, numbers and booleans always encode
+	left := maxContext - len(text)
+	for _, key := range slices.Sorted(maps.Keys(claims)) {
+		one, _ := json.Marshal(map[string]any{key: claims[key]})
+		if left -= len(one); left < 0 {
+			return
+		}
+		v.context[key] = claims[key]
 	}
 }
 

@@ -121,6 +121,9 @@ func (a *Authorizer) decide(ctx context.Context, e event) (verdict, enforce.Call
 		return verdict{}, call, &policy.RefusedError{Cause: cause.Malformed, Reason: identity.Reason(err)}
 	}
 	v, refusal := a.check(ctx, call)
+	if v.verified {
+		v.addClaims(caller.Claims)
+	}
 	return v, call, refusal
 }
 
