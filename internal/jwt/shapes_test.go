@@ -386,3 +386,19 @@ func TestContextClaims(t *testing.T) {
 		t.Errorf("got %v, %v, want %v", got.Context, err, want)
 	}
 }
+
+// What operators take for a key set is named, with what to set instead.
+func TestInsteadOfKeys(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"issuer":"https://i.example","jwks_uri":"https://i.example/keys"}`: `jwks_uri, "https://i.example/keys"`,
+		`{"kid1":"-----BEGIN CERTIFICATE-----\nMIIB\n"}`:                     "certificates or keys in PEM",
+		"-----BEGIN PUBLIC KEY-----\nMIIB":                                   "certificates or keys in PEM",
+		`{"jwks_uri":7}`:                                                     "discovery document",
+		`{"a":"b"}`:                                                          "no usable key among 0",
+	} {
+		if _, err := ParseKeys([]byte(text)); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "MIIB") {
+			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
+	}
+}
