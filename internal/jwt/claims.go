@@ -171,6 +171,17 @@ func groupsOf(value any) (all []string, ok bool) {
 	return texts(value)
 }
 
+// scopesOf returns the scopes of a token: the words of the text scope, or of scp, which may
+// be a list. It is never nil.
+func scopesOf(claims map[string]any) []string {
+	for _, name := range []string{"scope", "scp"} {
+		if all, ok := texts(claims[name]); ok {
+			return append([]string{}, strings.Fields(strings.Join(all, " "))...)
+		}
+	}
+	return []string{}
+}
+
 // read returns the claims that the configuration names. A claim with the wrong type makes
 // the token invalid.
 func (i *trustedIssuer) read(name string, claims map[string]any) (Claims, error) {

@@ -100,6 +100,8 @@ type Claims struct {
 	Issuer  string
 	Subject string // value of the identity claim; never empty
 	Plan    string // plan that the plan claim names; empty if there is none
+	// Scopes are the words of scope, or of scp, and empty without either.
+	Scopes []string
 	// Context has the claims of Config.ContextClaims that the token has, by ContextKey:
 	// texts, numbers and booleans; all else as JSON. It lacks those that are longer than
 	// MaxContextValue.
@@ -244,7 +246,7 @@ func (v *Verifier) Verify(ctx context.Context, text string) (Claims, error) {
 	}
 	c, err := i.read(name, t.claims)
 	if err == nil {
-		c.Context = contextOf(t.claims, v.context)
+		c.Context, c.Scopes = contextOf(t.claims, v.context), scopesOf(t.claims)
 	}
 	return c, err
 }

@@ -35,7 +35,7 @@ func TestValidTokens(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s %s %v: %v", name, s.algorithm, changes, err)
 				}
-				if diff := cmp.Diff(Claims{Issuer: issuer, Subject: "ada"}, got); diff != "" {
+				if diff := cmp.Diff(Claims{Issuer: issuer, Subject: "ada", Scopes: []string{}}, got); diff != "" {
 					t.Error(diff)
 				}
 			}
@@ -214,7 +214,7 @@ func TestConfiguredClaims(t *testing.T) {
 	v := newVerifier(t, Issuer{IdentityClaim: "https://example.com/tenant", PlanClaim: "plan"})
 	got, err := v.Verify(t.Context(),
 		s.token(map[string]any{"https://example.com/tenant": "t{1}:", "plan": "pro"}))
-	if diff := cmp.Diff(Claims{Issuer: issuer, Subject: "t{1}:", Plan: "pro"},
+	if diff := cmp.Diff(Claims{Issuer: issuer, Subject: "t{1}:", Plan: "pro", Scopes: []string{}},
 		got); err != nil || diff != "" {
 		t.Error(err, diff)
 	}

@@ -302,8 +302,8 @@ func TestSeveralIssuers(t *testing.T) {
 		Audiences: []string{"billing"}, Keys: must(ParseKeys(keySetOf(ed)))}
 	v := newVerifierWith(t, Issuer{Keys: must(ParseKeys(keySetOf(rs)))}, Config{Issuers: []Issuer{second}})
 	theirs := map[string]any{"iss": second.Name, "aud": "billing", "client": "acme"}
-	for token, want := range map[string]Claims{rs.token(nil): {Issuer: issuer, Subject: "ada"},
-		ed.token(theirs): {Issuer: second.Name, Subject: "acme"}} {
+	for token, want := range map[string]Claims{rs.token(nil): {Issuer: issuer, Subject: "ada", Scopes: []string{}},
+		ed.token(theirs): {Issuer: second.Name, Subject: "acme", Scopes: []string{}}} {
 		if got, err := v.Verify(t.Context(), token); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("got %+v, %v, want %+v", got, err, want)
 		}
@@ -399,6 +399,26 @@ func TestInsteadOfKeys(t *testing.T) {
 		if _, err := ParseKeys([]byte(text)); err == nil || !strings.Contains(err.Error(), want) ||
 			strings.Contains(err.Error(), "MIIB") {
 			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
+	}
+}
+
+// Scopes are the words of scope, or of scp, a text or a list.
+func TestScopes(t *testing.T) {
+	v := newVerifier(t, Issuer{})
+	for name, c := range map[string]struct {
+		claims map[string]any
+		want   []string
+	}{
+		"words":     {map[string]any{"scope": "a:read  b"}, []string{"a:read", "b"}},
+		"scp, list": {map[string]any{"scp": []string{"a", "b c"}}, []string{"a", "b", "c"}},
+		"scp, text": {map[string]any{"scp": "a b"}, []string{"a", "b"}},
+		"both":      {map[string]any{"scope": "a", "scp": "b"}, []string{"a"}}, "none": {nil, []string{}},
+		"no text": {map[string]any{"scope": 7}, []string{}},
+	} {
+		got, err := v.Verify(t.Context(), signers()[2].token(c.claims))
+		if err != nil || !reflect.DeepEqual(got.Scopes, c.want) {
+			t.Errorf("%s: got %q, %v, want %q", name, got.Scopes, err, c.want)
 		}
 	}
 }

@@ -95,6 +95,7 @@ var kinds = map[identity.Kind]policy.Kind{identity.Key: policy.APIKey, identity.
 func callOf(caller identity.Identity, e event) enforce.Call {
 	return enforce.Call{
 		Kind: kinds[caller.Kind], Subject: caller.Subject, Secret: caller.Secret, Plan: caller.Plan,
+		Scopes:  caller.Scopes,
 		Address: caller.Addr, Network: caller.Address, Route: e.call, Resource: e.resource,
 		Request: e.requestID,
 	}

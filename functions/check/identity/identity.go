@@ -78,6 +78,7 @@ type Identity struct {
 	Plan    string        // JWT only: the token's plan claim, or empty
 	// Claims are those of a token that backends get, by their key in the context.
 	Claims map[string]any
+	Scopes []string // of a token, which may be beside the key; nil without a token
 	// Display is for people: a key's id, a token's subject shortened and escaped, or an
 	// address prefix.
 	Display string
@@ -166,7 +167,7 @@ func (r *Resolver) Identify(ctx context.Context, request Request) (Identity, err
 	unknown := Identity{Addr: r.config.Proxies.Client(request.Source, request.header).Addr}
 	unknown.Address = r.prefix(unknown.Addr)
 	caller, err := unknown, ErrMissing
-	claims := map[string]any(nil)
+	var token Identity
 	for _, kind := range r.config.Sources {
 		if kind == IP && err == nil {
 			break // an address is no credential
@@ -179,11 +180,11 @@ func (r *Resolver) Identify(ctx context.Context, request Request) (Identity, err
 		case err != nil:
 			caller, err = found, nil
 		}
-		if found.Claims != nil {
-			claims = found.Claims
+		if fault == nil && kind == JWT {
+			token = found
 		}
 	}
-	caller.Claims = claims
+	caller.Claims, caller.Scopes = token.Claims, token.Scopes
 	return caller, err
 }
 
@@ -228,7 +229,7 @@ func (r *Resolver) fromToken(ctx context.Context, request Request, id Identity) 
 	}
 	id.Kind, id.Subject, id.Display, id.Plan = JWT, r.key.Token(claims.Issuer, claims.Subject),
 		display(claims.Subject), claims.Plan
-	id.Claims = claims.Context
+	id.Claims, id.Scopes = claims.Context, claims.Scopes
 	return id, nil
 }
 
