@@ -70,7 +70,8 @@ var wrongVariables = map[string]string{
 	"JWT_JWKS_URL": "https://issuer.example/keys", "JWT_JWKS": "short-secret",
 	"JWT_IDENTITY_CLAIM": strings.Repeat("i", 513),
 	"JWT_PLAN_CLAIM":     strings.Repeat("i", 513), "JWT_LEEWAY": "6m", "IPV4_PREFIX": "33",
-	"IPV6_PREFIX": "x", "TRUSTED_PROXIES": "everybody",
+	"IPV6_PREFIX": "x", "TRUSTED_PROXIES": "everybody", "KEY_HEADERS": "a b",
+	"JWT_COOKIE": "a b", "JWT_COOKIE_ORIGINS": "*", "JWT_CONTEXT_CLAIMS": ",",
 }
 
 // One error names every bad variable, so that an operator can correct all at once. It

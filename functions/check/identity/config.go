@@ -3,7 +3,7 @@ package identity
 import (
 	"errors"
 	"fmt"
-	"regexp"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -104,7 +104,7 @@ func (v Variables) Config() (Config, error) {
 	c.Sources, errs[0] = parseSources(sources)
 	c.KeyHeaders, errs[5] = parseKeyHeaders(v.KeyHeaders)
 	c.Cookie = v.Cookie
-	c.CookieOrigins, errs[6] = v.cookieOrigins(slices.Contains(c.Sources, JWT))
+	c.CookieOrigins, errs[6] = v.cookieOrigins(strings.Contains(v.Sources, JWT.String()))
 	c.IPv4Bits, errs[1] = parseBits("IPV4_PREFIX", v.IPv4Prefix, minIPv4Bits, 32)
 	c.IPv6Bits, errs[2] = parseBits("IPV6_PREFIX", v.IPv6Prefix, minIPv6Bits, 128)
 	if c.Proxies, errs[4] = proxies.Parse(v.TrustedProxies); errs[4] != nil {
@@ -143,16 +143,13 @@ func parseSources(text string) ([]Kind, error) {
 
 func (c *Config) has(kind Kind) bool { return slices.Contains(c.Sources, kind) }
 
-// headerName matches the name of a header in lower case.
-var headerName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
-
 func parseKeyHeaders(text string) (names []string, err error) {
 	if text == "" {
 		return nil, nil
 	}
 	for name := range strings.SplitSeq(strings.ToLower(text), ",") {
 		name = strings.TrimSpace(name)
-		if !headerName.MatchString(name) || slices.Contains([]string{authorizationHeader, "cookie",
+		if !spelled(name, "-_") || len(name) > maxName || slices.Contains([]string{authorizationHeader, "cookie",
 			protocolHeader}, name) {
 			return nil, fmt.Errorf("KEY_HEADERS has %.64q: must be names of headers such as x-api-key, "+
 				"separated by commas; Authorization is read anyway", name)
@@ -165,13 +162,18 @@ func parseKeyHeaders(text string) (names []string, err error) {
 	return names, nil
 }
 
-const maxKeyHeaders = 8
-
-// cookieName and pageOrigin match what a browser sends.
-var (
-	cookieName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
-	pageOrigin = regexp.MustCompile(`^https?://[a-z0-9.-]+(:[0-9]{1,5})?$`)
+// Bounds of KEY_HEADERS and JWT_COOKIE.
+const (
+	maxKeyHeaders = 8
+	maxName       = 64 // bytes
 )
+
+// isOrigin reports whether a text is an origin as browsers send it.
+func isOrigin(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && spelled(u.Hostname(), ".-") &&
+		text == u.Scheme+"://"+strings.ToLower(u.Host)
+}
 
 // cookieOrigins checks JWT_COOKIE and parses JWT_COOKIE_ORIGINS.
 func (v Variables) cookieOrigins(tokens bool) (origins []string, err error) {
@@ -183,18 +185,20 @@ func (v Variables) cookieOrigins(tokens bool) (origins []string, err error) {
 	case !tokens:
 		return nil, errors.New("JWT_COOKIE is set, but jwt is not among IDENTITY_SOURCES: add it there, or " +
 			"leave this out")
-	case !cookieName.MatchString(v.Cookie):
-		return nil, fmt.Errorf("JWT_COOKIE is %.64q: must be the name of a cookie, 1 to 64 letters, digits and "+
-			"._-", v.Cookie)
+	}
+	var errs []error
+	if !spelled(v.Cookie, "._-") || len(v.Cookie) > maxName {
+		errs = append(errs, fmt.Errorf("JWT_COOKIE is %.64q: must be the name of a cookie, 1 to 64 letters, "+
+			"digits and ._-", v.Cookie))
 	}
 	for origin := range strings.SplitSeq(v.CookieOrigins, ",") {
-		if origin = strings.TrimSpace(origin); !pageOrigin.MatchString(origin) {
-			return nil, fmt.Errorf("JWT_COOKIE_ORIGINS has %.100q: must be origins such as "+
-				"https://app.example.com, separated by commas", origin)
+		if origin = strings.TrimSpace(origin); !isOrigin(origin) {
+			errs = append(errs, fmt.Errorf("JWT_COOKIE_ORIGINS has %.100q: must be origins such as "+
+				"https://app.example.com, separated by commas", origin))
 		}
 		origins = append(origins, origin)
 	}
-	return origins, nil
+	return origins, errors.Join(errs...)
 }
 
 func parseBits(variable, text string, low, high int) (int, error) {

@@ -3,7 +3,6 @@ package identity
 import (
 	"fmt"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -217,9 +216,20 @@ func isKey(text string) bool {
 	return len(text) >= len(keyPrefix) && strings.EqualFold(text[:len(keyPrefix)], keyPrefix)
 }
 
-// bareToken matches a JSON Web Token: three parts, of which the first is an object.
-var bareToken = regexp.MustCompile(`^ey[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$`)
-
 // isBareToken reports whether a value of Authorization is a token without a scheme, as
-// clients of Cognito and JWT authorizers send it.
-func isBareToken(value string) bool { return bareToken.MatchString(value) }
+// clients of Cognito and JWT authorizers send it: three parts in base64url, of which the
+// first is an object.
+func isBareToken(value string) bool {
+	parts := strings.Split(value, ".")
+	return len(parts) == 3 && strings.HasPrefix(value, "ey") &&
+		!slices.ContainsFunc(parts, func(part string) bool { return !spelled(part, "-_") })
+}
+
+// spelled reports whether a text has ASCII letters, digits and further characters alone, and
+// is not empty.
+func spelled(text, further string) bool {
+	return text != "" && !strings.ContainsFunc(text, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') &&
+			!strings.ContainsRune(further, r)
+	})
+}

@@ -82,11 +82,9 @@ func (v Variables) noTokens() error {
 func (v Variables) tokens() (jwt.Config, error) {
 	var c jwt.Config
 	var errs []error
-	if c.ContextClaims, errs = parseContextClaims(v.ContextClaims); errs != nil {
-		return c, errors.Join(errs...)
-	}
+	c.ContextClaims, errs = parseContextClaims(v.ContextClaims)
 	plans, err := parsePlans(v.PlanMap)
-	errs = []error{err}
+	errs = append(errs, err)
 	common := issuerSettings{IdentityClaim: v.IdentityClaim, PlanClaim: v.PlanClaim, PlanMap: plans,
 		Leeway: v.Leeway}
 	if v.Issuers == "" {
