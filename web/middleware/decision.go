@@ -78,7 +78,8 @@ type Decision struct {
 	Wait                       string // exact seconds until a retry passes, or never
 	Message, ProblemType       string
 	Violated                   []string
-	Reservation                string
+	Settlement                 string
+	AtOnce                     bool // the settlement ends a call of a limit at once
 	ShadowDenied, Degraded     bool
 }
 
@@ -99,7 +100,8 @@ func parseDecision(context map[string]any) (Decision, error) {
 		Limit: v.number("limit"), Remaining: v.number("remaining"), Reset: v.number("reset"),
 		RateLimit: v.text("rateLimit"), RateLimitPolicy: v.text("rateLimitPolicy"),
 		RetryAfter: v.number("retryAfter"), Wait: v.text("wait"),
-		Message: v.text("message"), ProblemType: v.text("problemType"), Reservation: v.text("reservation"),
+		Message: v.text("message"), ProblemType: v.text("problemType"), Settlement: v.text("settlement"),
+		AtOnce:       v.text("atOnce") == "true",
 		ShadowDenied: v.text("shadowDenied") == "true", Degraded: v.text("degraded") == "true",
 	}
 	if list := v.text("violatedPolicies"); list != "" {
