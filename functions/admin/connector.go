@@ -19,9 +19,9 @@ import (
 	"tidegate/internal/enforce"
 	"tidegate/internal/journal"
 	"tidegate/internal/objects"
+	"tidegate/internal/records"
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
-	"tidegate/internal/usage"
 )
 
 const (
@@ -146,7 +146,7 @@ func newDashboard(
 	if err != nil {
 		return nil, err
 	}
-	calls := usage.NewReader(client)
+	calls := records.NewReader(client, time.Now)
 	crossings := crossing.NewStore(client, log)
 	crossings.Target = c.CrossingsTarget
 	registered := app.NewRegistry(keys, calls, checker)
@@ -165,7 +165,7 @@ func newDashboard(
 			"maxmemory_policy", eviction)
 	}
 	return server.New(settings, server.Services{
-		Keys: registered, Checker: checker, Usage: calls,
+		Keys: registered, Checker: checker, Records: calls,
 		Crossings: crossings,
 		Sessions:  sessions, Tokens: tokens, Logins: logins, Owners: owners, Journal: changes,
 		Pepper: c.pepper, Ready: health.ready, Eviction: eviction, Log: log,

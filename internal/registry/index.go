@@ -11,7 +11,7 @@ import (
 
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
-	"tidegate/internal/usage/statelist"
+	"tidegate/internal/records"
 )
 
 // indexKey is the list of all keys. Lists of keys are sorted sets in byte order, whose
@@ -200,16 +200,16 @@ const maxAdded = 250
 
 // AddToLists adds keys, given as records by id, to the lists that they belong in. Keys
 // with unreadable records join the list of all keys, so that they are found.
-func (s *Store) AddToLists(ctx context.Context, records map[string][]byte) error {
+func (s *Store) AddToLists(ctx context.Context, found map[string][]byte) error {
 	members := map[string][]string{} // by list
 	var commands valkey.Commands
-	for id, record := range records {
+	for id, record := range found {
 		k, _, err := policyset.DecodeRecord(id, record)
 		if err != nil {
 			k = policy.Key{ID: id, Name: strings.ToLower(id)}
 		}
 		if k.Banned.After(s.Now()) {
-			commands = append(commands, statelist.Add(s.client, statelist.Banned, id, k.Banned)...)
+			commands = append(commands, records.Ban(s.client, id, s.Now(), k.Banned)...)
 		}
 		for _, list := range lists(k) {
 			members[list] = append(members[list], indexMember(k))

@@ -24,8 +24,8 @@ import (
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
+	"tidegate/internal/records"
 	"tidegate/internal/store/keyspace"
-	"tidegate/internal/usage/statelist"
 )
 
 // Store reads and writes the policy set and the keys for the admin function. It is safe
@@ -164,7 +164,7 @@ func (s *Store) put(ctx context.Context, old, k policy.Key, hashes policyset.Sec
 	}
 	s.updateIndex(ctx, old, k)
 	if k.Banned.After(s.Now()) { // if this fails, the next denial lists the key
-		s.client.DoMulti(ctx, statelist.Add(s.client, statelist.Banned, k.ID, k.Banned)...)
+		s.client.DoMulti(ctx, records.Ban(s.client, k.ID, s.Now(), k.Banned)...)
 	}
 	return nil
 }

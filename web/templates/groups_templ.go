@@ -394,7 +394,7 @@ func Group(p GroupPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = denialTable(p.Denials, deniedBy(false)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = denialTable(p.Denials).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

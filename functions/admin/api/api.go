@@ -26,7 +26,7 @@ import (
 	"tidegate/internal/enforce"
 	"tidegate/internal/journal"
 	"tidegate/internal/proxies"
-	"tidegate/internal/usage"
+	"tidegate/internal/records"
 )
 
 // Prefix begins every path.
@@ -39,7 +39,7 @@ const MaxPolicyBody = policydoc.MaxBytes
 type Services struct {
 	Keys      *app.Registry
 	Checker   *enforce.Checker
-	Usage     *usage.Reader
+	Records   *records.Reader
 	Crossings *crossing.Store
 	Tokens    *token.Store
 	Journal   *journal.Journal // nil without a journal
@@ -96,7 +96,7 @@ ban, reset or deletion obeys it.`
 func (a *api) register() {
 	a.registerMe()
 	a.registerDocument()
-	keys.Register(a.API, a.Keys, a.Usage)
+	keys.Register(a.API, a.Keys, a.Records)
 	a.registerPolicy()
 	a.registerPolicyFile()
 	a.registerAudit()

@@ -10,7 +10,7 @@ import (
 	"tidegate/functions/admin/app"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
-	"tidegate/internal/usage"
+	"tidegate/internal/records"
 )
 
 // A bulk change is a job with an id and a state. Its undo is another job, which leaves
@@ -44,7 +44,7 @@ func TestBulkJobAndUndo(t *testing.T) {
 func TestStoppedBulkJob(t *testing.T) {
 	s := newService(t)
 	a := s.create("a")
-	keys := app.NewRegistry(s.keys, usage.NewReader(s.client), enforce.NewChecker(s.client, testPepper))
+	keys := app.NewRegistry(s.keys, records.NewReader(s.client, time.Now), enforce.NewChecker(s.client, testPepper))
 	job, err := keys.StartJob(t.Context(), nil, app.Job{KeyChange: app.KeyChange{Do: app.Revoke},
 		IDs: []string{a.ID}, Total: 1},
 		nil, byTest)

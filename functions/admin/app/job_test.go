@@ -14,10 +14,10 @@ import (
 	"tidegate/internal/audit"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
+	"tidegate/internal/records"
 	"tidegate/internal/registry"
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/sitetest"
-	"tidegate/internal/usage"
 )
 
 // jobs is a registry with keys of the plan free, and a plan pro.
@@ -34,7 +34,7 @@ func newJobs(t *testing.T, count int) jobs {
 	for i := range count {
 		keys.CreateKey(fmt.Sprintf("k%04d", i), "free")
 	}
-	return jobs{app.NewRegistry(keys.Store, usage.NewReader(keys.Client),
+	return jobs{app.NewRegistry(keys.Store, records.NewReader(keys.Client, time.Now),
 		enforce.NewChecker(keys.Client, sitetest.Pepper)), keys, t}
 }
 

@@ -19,7 +19,6 @@ import (
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
-	"tidegate/internal/usage"
 	"tidegate/web/templates"
 )
 
@@ -70,7 +69,7 @@ func (d *dashboard) showKey(w http.ResponseWriter, r *http.Request) error {
 
 func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (templates.KeyPage, error) {
 	ctx := r.Context()
-	s, survey, err := app.SurveyKey(ctx, d.Checker, set, k)
+	s, survey, err := d.Keys.Survey(ctx, set, k)
 	if err != nil {
 		return templates.KeyPage{}, err
 	}
@@ -101,7 +100,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	p.Live.Outage = wording.Outage([]policy.Plan{s.Effective.Plan})
 	p.Page.Chart = d.ChartScript()
 	p.Response = responseTo(survey.Refused, plainCall(survey.Result))
-	points, note, err := d.readCalls(ctx, k.ID, at)
+	series, err := d.Records.Caller(ctx, k.ID, at.Recorded())
 	if err != nil {
 		return templates.KeyPage{}, err
 	}
@@ -109,19 +108,18 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	if err != nil {
 		return templates.KeyPage{}, err
 	}
-	calls := chart.TimeSeries{Step: at.Step, Note: note, Parts: blockedBy(recent.Log, at, points),
-		SelectIn: page.Address(row.Address, page.WithLive(nil, p.Live.Seconds))}
-	p.Chart, err = d.drawCalls(ctx, calls, at, points,
+	p.Chart, err = d.drawCalls(ctx, series, at, page.Address(row.Address, page.WithLive(nil, p.Live.Seconds)),
 		history{subject: k.ID, entries: all, plan: s.Effective.Plan.Name})
 	if err != nil {
 		return templates.KeyPage{}, err
 	}
-	p.Denials, p.Refused, p.AllDenials = recent.Rows, recent.Refused, recent.All
-	if usage.Sum(points).ShadowDenied > 0 {
-		p.OnTrial = recent.OnTrial
+	p.Denials, p.AllDenials = recent.Rows, recent.All
+	p.Limits, p.Unused = wording.AllApplied(s, survey, recent.Latest)
+	diagnosis, err := app.Diagnose(ctx, d.Records, s, survey)
+	if err != nil {
+		return templates.KeyPage{}, err
 	}
-	p.Limits, p.Unused = wording.AllApplied(survey, recent.Log)
-	p.Diagnosis = wording.Diagnosis(app.Diagnose(recent.Log, recent.Counted.Unlogged, survey))
+	p.Diagnosis = wording.Diagnosis(diagnosis)
 	p.Live.Summary = keySummary(row)
 	if page.CanEdit(r) {
 		p.Actions = d.keyActionLinks(s)

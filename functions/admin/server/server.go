@@ -28,8 +28,8 @@ import (
 	"tidegate/internal/journal"
 	"tidegate/internal/policy"
 	"tidegate/internal/proxies"
+	"tidegate/internal/records"
 	"tidegate/internal/store"
-	"tidegate/internal/usage"
 )
 
 // Config has the dashboard's address and users.
@@ -64,7 +64,7 @@ type Config struct {
 type Services struct {
 	Keys      *app.Registry
 	Checker   *enforce.Checker // for Explain, and for backends that reserve and settle costs
-	Usage     *usage.Reader
+	Records   *records.Reader
 	Crossings *crossing.Store
 	Sessions  SessionStore
 	Tokens    *token.Store

@@ -11,16 +11,17 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
+	"tidegate/internal/cause"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
+	"tidegate/internal/records"
 	"tidegate/internal/registry"
 	"tidegate/internal/route"
 	"tidegate/internal/store/acl"
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
-	"tidegate/internal/usage"
 )
 
 // server is a Valkey server. as creates its users.
@@ -70,7 +71,7 @@ func TestUsersCanDoTheirWork(t *testing.T) {
 		policy.NewKey{Name: "one", Env: "test", Plan: "free", Group: "acme"})
 	checkUser := s.as(t, "check")
 	check, recorder := enforce.NewChecker(checkUser, pepper),
-		usage.NewRecorder(usage.Options{}, func() time.Time { return now })
+		records.NewRecorder(func() time.Time { return now })
 	call := enforce.Call{
 		Kind: policy.APIKey, Subject: secret.ID(), Secret: secret, Address: netip.MustParseAddr("192.0.2.1"),
 		Network: netip.MustParsePrefix("192.0.2.1/32"),
@@ -96,14 +97,13 @@ func TestUsersCanDoTheirWork(t *testing.T) {
 				t.Errorf("settle: %+v, %v", r, err)
 			}
 		}
-		for range 12 { // enough that call times are recorded
-			recorder.Record(usage.Outcome{Subject: key.ID, Registered: true, Cost: 1,
-				Rules: []string{"orders"}, Time: now})
-			recorder.Record(usage.Outcome{Subject: "192.0.2.1", Verdict: usage.Denied, Cost: 1, Time: now})
-		}
+		recorder.Record(records.Call{Caller: key.ID, Registered: true, Cost: 1, Routes: []string{"orders"},
+			NearFor: time.Hour, Degraded: true, Time: now})
+		recorder.Record(records.Call{Caller: "192.0.2.1", Cause: cause.Limit, Limit: "1 per hour",
+			RetryAfter: time.Hour, Request: "a", Time: now})
 		if report := recorder.Flush(t.Context(), checkUser); report.Lost+report.Returned > 0 ||
 			report.Err != nil {
-			t.Errorf("usage: %+v", report)
+			t.Errorf("records: %+v", report)
 		}
 	}
 	if _, err := admin.Reset(t.Context(), key.ID, edit); err != nil {
@@ -132,7 +132,8 @@ func TestUsersCanDoTheirWork(t *testing.T) {
 func checkReads(t *testing.T, admin *registry.Store, client valkey.Client, set *policy.Set, key policy.Key,
 	call enforce.Call) {
 	t.Helper()
-	reader, now, look := usage.NewReader(client), time.Now(), enforce.NewChecker(client, pepper)
+	reader, look := records.NewReader(client, time.Now), enforce.NewChecker(client, pepper)
+	last := records.Last(time.Hour, 0, time.Now())
 	for name, read := range map[string]func() error{
 		"list":   func() error { _, err := admin.List(t.Context(), set, registry.Query{}); return err },
 		"counts": func() error { _, err := admin.PlanCounts(t.Context(), set); return err },
@@ -146,19 +147,15 @@ func checkReads(t *testing.T, admin *registry.Store, client valkey.Client, set *
 			}
 			return err
 		},
-		"audit":  func() error { _, err := admin.Audit().List(t.Context(), audit.Query{}); return err },
-		"verify": func() error { _, err := admin.Audit().Verify(t.Context()); return err },
-		"series": func() error {
-			_, err := reader.Series(t.Context(), key.ID, now.Add(-time.Hour), now, time.Minute)
-			return err
-		},
-		"active": func() error { _, err := reader.Active(t.Context(), "", 10); return err },
-		"busiest": func() error {
-			_, err := reader.Rank(t.Context(), now.Add(-time.Hour), now, time.Minute, 10, usage.Busiest)
-			return err
-		},
-		"calls": func() error {
-			_, err := reader.Calls(t.Context(), key.ID, now.Add(-time.Hour), now)
+		"audit":   func() error { _, err := admin.Audit().List(t.Context(), audit.Query{}); return err },
+		"verify":  func() error { _, err := admin.Audit().Verify(t.Context()); return err },
+		"series":  func() error { _, err := reader.Caller(t.Context(), key.ID, last); return err },
+		"active":  func() error { _, err := reader.Active(t.Context(), "", 10); return err },
+		"busiest": func() error { _, err := reader.Rank(t.Context(), last, records.Busiest, 10); return err },
+		"last":    func() error { _, err := reader.LastCalls(t.Context(), []string{key.ID}); return err },
+		"states":  func() error { _, err := reader.States(t.Context(), []string{key.ID}); return err },
+		"denials": func() error {
+			_, err := reader.Denials(t.Context(), records.DenialQuery{From: last.From, To: last.To})
 			return err
 		},
 	} {
