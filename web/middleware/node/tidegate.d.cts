@@ -10,12 +10,13 @@ export declare class Call {
   readonly keyId: string;
   readonly keyName: string;
   readonly plan: string;
-  readonly rule: string;
+  readonly route: string;
   readonly rateLimit: string;
   readonly rateLimitPolicy: string;
   readonly wait: string;
   readonly message: string;
   readonly problemType: string;
+  readonly reference: string;
   readonly settlement: string;
   readonly policyVersion: number;
   readonly keyVersion: number;
