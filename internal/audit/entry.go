@@ -147,6 +147,7 @@ const (
 	PolicyRepair   = "policy.repair"
 	GroupOverride  = "policy.override" // of a group
 	GroupEnd       = "policy.override.end"
+	GroupBilling   = "policy.billing" // of a group
 	TokenCreate    = "token.create"
 	TokenRevoke    = "token.revoke"
 	Login          = "login"

@@ -65,6 +65,7 @@ func (s *Store) Create(ctx context.Context, n policy.NewKey, edit Edit) (policy.
 		Opens:   n.Opens,
 		Plan:    n.Plan,
 		Expires: n.Expires,
+		Billing: n.Billing,
 		Status:  cmp.Or(n.Status, policy.Active),
 		Version: 1,
 		Created: now,

@@ -149,3 +149,29 @@ func (s *Store) OverrideGroup(ctx context.Context, name string, o *policy.Overri
 	}
 	return policy.ErrConflict
 }
+
+// BillGroup says when the billing months of a group begin: the zero value for the first day
+// of a month in UTC. It fails with ErrNotFound for a group without keys; otherwise as
+// SaveSet does.
+func (s *Store) BillGroup(ctx context.Context, name string, b limits.Billing, edit Edit) error {
+	if n, err := s.Count(ctx, Query{Group: name}); err != nil || n == 0 {
+		return cmp.Or(err, policy.ErrNotFound)
+	}
+	for range maxRepairs { // each repeats only after another save
+		set, err := s.Set(ctx)
+		if err != nil {
+			return err
+		}
+		next := *set
+		next.GroupBilling = map[string]limits.Billing{}
+		maps.Copy(next.GroupBilling, set.GroupBilling)
+		if next.GroupBilling[name] = b; b == (limits.Billing{}) {
+			delete(next.GroupBilling, name)
+		}
+		_, err = s.saveSet(ctx, next, edit.entry(audit.GroupBilling, name, 0))
+		if !errors.Is(err, policy.ErrConflict) {
+			return err
+		}
+	}
+	return policy.ErrConflict
+}

@@ -50,6 +50,7 @@ func (s *Store) get(ctx context.Context, set *policy.Set, id string) (policy.Key
 	}
 	k, hashes, err := policyset.DecodeRecord(id, record)
 	k.Plan = set.PlanName(k.PlanNumber)
+	k.Override = set.Renamed(k.Override)
 	return k, hashes, err
 }
 
@@ -93,6 +94,7 @@ func (s *Store) getAll(ctx context.Context, set *policy.Set, ids []string) ([]po
 			return nil, fmt.Errorf("registry: list keys: %w", err)
 		}
 		k.Plan = set.PlanName(k.PlanNumber)
+		k.Override = set.Renamed(k.Override)
 		keys[i] = k
 	}
 	return keys, nil
