@@ -303,7 +303,8 @@ func (w *denialWorld) countedByCause(t *testing.T, reader *records.Reader) {
 	if got := byCause(reader.Total(t.Context(), last)); got != all {
 		t.Errorf("in total: %s, want %s", got, all)
 	}
-	if got, want := byCause(reader.Caller(t.Context(), w.ids["two"], last)), "map[address:1 limit:16] 2"; got != want {
+	if got, want := byCause(reader.Caller(t.Context(), w.ids["two"], last)),
+		"map[address:1 limit:16] 2"; got != want {
 		t.Errorf("of one key: %s, want %s", got, want)
 	}
 }

@@ -22,7 +22,8 @@ func TestBulkJobAndUndo(t *testing.T) {
 		"reason": "x"}).
 		wants(http.StatusOK, `"total":2`, `"done":2`)
 	job := r.stringAt("job")
-	s.get("/bulk/"+job).wants(http.StatusOK, `"do":"revoke"`, `"done":2`, `"ended":`, `"left":[]`, `"stopped":false`)
+	s.get("/bulk/"+job).wants(http.StatusOK, `"do":"revoke"`, `"done":2`, `"ended":`, `"left":[]`,
+		`"stopped":false`)
 	s.get("/audit?action=key.&job="+job).wants(http.StatusOK, a.ID, b.ID, `"job":"`+job+`"`)
 	s.post("/keys/"+b.ID+"/unrevoke", map[string]any{"reason": "mine"})
 	undo := s.post("/bulk/"+job+"/undo", map[string]any{"reason": "by mistake"}).wants(http.StatusOK,
@@ -44,7 +45,8 @@ func TestBulkJobAndUndo(t *testing.T) {
 func TestStoppedBulkJob(t *testing.T) {
 	s := newService(t)
 	a := s.create("a")
-	keys := app.NewRegistry(s.keys, records.NewReader(s.client, time.Now), enforce.NewChecker(s.client, testPepper))
+	keys := app.NewRegistry(s.keys, records.NewReader(s.client, time.Now), enforce.NewChecker(s.client,
+		testPepper))
 	job, err := keys.StartJob(t.Context(), nil, app.Job{KeyChange: app.KeyChange{Do: app.Revoke},
 		IDs: []string{a.ID}, Total: 1},
 		nil, byTest)
