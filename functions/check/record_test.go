@@ -143,7 +143,8 @@ func (w *denialWorld) answer(t *testing.T, i int, c denialCall) string {
 	return string(response)
 }
 
-// The denials have every denied call, by caller, limit and minute, also those denied from memory, and refused calls
+// The denials have every denied call, by caller, limit and minute, also those denied
+// from memory, and refused calls
 // that had a key's secret or have a reason. It has the route's pattern but not the called
 // path, and no full address.
 func TestDenialsHaveEveryDenial(t *testing.T) {

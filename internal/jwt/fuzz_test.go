@@ -29,7 +29,8 @@ func FuzzVerify(f *testing.F) {
 	v := newVerifier(f, Issuer{PlanClaim: "plan"})
 	f.Fuzz(func(t *testing.T, token string, payload []byte) {
 		got, err := v.Verify(t.Context(), token)
-		if err == nil && !reflect.DeepEqual(got, Claims{Issuer: issuer, Subject: "ada", Scopes: []string{}}) ||
+		if err == nil &&
+			!reflect.DeepEqual(got, Claims{Issuer: issuer, Subject: "ada", Scopes: []string{}}) ||
 			err != nil &&
 				!errors.Is(err, ErrInvalid) {
 			t.Fatalf("%q: got %+v, %v, want valid claims or ErrInvalid", token, got, err)
