@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 )
@@ -34,7 +33,7 @@ const (
 	ExpireSecret = "expire-secret" // ends the grace period of the old secret
 )
 
-// KeyChange is a change of one key. A Job stores it.
+// KeyChange is a change of a key.
 type KeyChange struct {
 	Do         string            `json:"do"`
 	PlanNumber int               `json:"planNumber,omitempty"` // for Plan
@@ -86,6 +85,7 @@ func (r *Registry) Change(
 			e.Version = 0
 		}
 		saved, err := c.save(ctx, r.store, id, base.Version, e)
+		err = noted(ctx, err)
 		if !errors.Is(err, policy.ErrConflict) {
 			return saved, err
 		}
@@ -102,15 +102,16 @@ func (r *Registry) Change(
 	}
 }
 
-// recordActions has the audit's action of each change that Alter makes completely.
-var recordActions = map[string]string{
-	Plan: audit.KeyPlan, Override: audit.KeyOverride, EndOverride: audit.KeyOverrideEnd,
-	Revoke: audit.KeyRevoke, Unrevoke: audit.KeyUnrevoke, Ban: audit.KeyBan, AddTags: audit.KeyEdit,
-	RemoveTags: audit.KeyEdit, SetGroup: audit.KeyEdit, SetExpiry: audit.KeyEdit, Details: audit.KeyEdit,
+// actions has the audit's action of each change that Alter makes, also of many keys.
+var actions = map[string]string{
+	Plan: registry.KeyPlan, Override: registry.KeyOverride, EndOverride: registry.KeyOverrideEnd,
+	Reset: registry.KeyReset, Revoke: registry.KeyRevoke, Unrevoke: registry.KeyUnrevoke,
+	Ban: registry.KeyBan, Unban: registry.KeyUnban, AddTags: registry.KeyEdit, RemoveTags: registry.KeyEdit,
+	SetGroup: registry.KeyEdit, SetExpiry: registry.KeyEdit, Details: registry.KeyEdit,
 }
 
 // Alter makes the change to the record of a key. It sets the number of a plan, not its
-// name, and changes neither counts nor secrets.
+// name, and changes no secrets. The store sets the time of a reset.
 func (c KeyChange) Alter(k *policy.Key) {
 	switch c.Do {
 	case Plan:
@@ -191,11 +192,8 @@ func (c KeyChange) Validate() error {
 func (c KeyChange) save(
 	ctx context.Context, store *registry.Store, id string, version int64, e Edit,
 ) (policy.Key, error) {
-	if action, known := recordActions[c.Do]; known {
-		if err := c.Validate(); err != nil {
-			return policy.Key{}, err
-		}
-		return store.Update(ctx, id, version, action, e, c.Alter)
+	if err := c.Validate(); err != nil {
+		return policy.Key{}, err
 	}
 	switch c.Do {
 	case Reset:
@@ -207,34 +205,5 @@ func (c KeyChange) save(
 	case Delete:
 		return policy.Key{}, store.Delete(ctx, id, e)
 	}
-	return policy.Key{}, fmt.Errorf("app: unknown change %q", c.Do)
-}
-
-// apply changes a key for a job and reports whether the key differs now. After a conflict
-// it tries once more. It skips keys that are not active or were deleted.
-func (c KeyChange) apply(ctx context.Context, keys *Registry, k policy.Key,
-	edit Edit) (bool, error) {
-	if k.Status != policy.Active {
-		return false, nil
-	}
-	changed, current, err := c.applyOnce(ctx, keys, k, edit)
-	if errors.Is(err, policy.ErrConflict) && current.Status == policy.Active {
-		changed, _, err = c.applyOnce(ctx, keys, current, edit)
-	}
-	if errors.Is(err, policy.ErrNotFound) {
-		return false, nil
-	}
-	return changed, err
-}
-
-func (c KeyChange) applyOnce(ctx context.Context, keys *Registry, k policy.Key,
-	edit Edit) (changed bool, current policy.Key, err error) {
-	if _, record := recordActions[c.Do]; record {
-		altered := k
-		if c.Alter(&altered); sameFields(k, altered) {
-			return false, k, nil
-		}
-	}
-	current, err = keys.Change(ctx, k.ID, Base{Version: k.Version}, c, edit)
-	return current.Version != k.Version, current, err
+	return store.Update(ctx, id, version, actions[c.Do], e, c.Alter)
 }
