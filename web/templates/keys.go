@@ -19,7 +19,6 @@ type KeysPage struct {
 	Create    string   // address of the form that creates a key; empty for viewers
 	Export    string   // address of the same list as CSV
 	Bulk      *Bulk    // nil for viewers
-	Jobs      []Choice // unfinished jobs
 }
 
 // Search is the form that filters and sorts the list.

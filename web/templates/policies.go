@@ -14,8 +14,6 @@ type PoliciesPage struct {
 	NewPlan    string // addresses of forms; empty for viewers
 	NewRoute   string
 	EditAll    string
-	Unfinished bool   // the last save did not reach every shard
-	Sync       string // address that completes the save
 }
 
 // PlanRow is a plan. Addresses of actions are empty for viewers.

@@ -24,7 +24,6 @@ import (
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/crossing"
 	"tidegate/internal/enforce"
-	"tidegate/internal/journal"
 	"tidegate/internal/proxies"
 	"tidegate/internal/usage"
 )
@@ -42,8 +41,7 @@ type Services struct {
 	Usage     *usage.Reader
 	Crossings *crossing.Store
 	Tokens    *token.Store
-	Journal   *journal.Journal // nil without a journal
-	Owners    *app.Owners      // nil if owners of keys may not view them
+	Owners    *app.Owners // nil if owners of keys may not view them
 	Log       *slog.Logger
 	Proxies   proxies.Trusted
 }
@@ -90,7 +88,8 @@ const description = `Keys, policies, usage and audit log of a Tidegate deploymen
 Errors are RFC 9457 problems. Lists have pages: repeat the request with after set to next
 until next is absent.
 An ETag is a version; send it in If-Match with a change. An edit needs it; a revocation,
-ban, reset or deletion obeys it.`
+ban, reset or deletion obeys it. A change that is not in force or not stored yet gets 202,
+and the header Tidegate-Note says what there is to know.`
 
 // register adds every operation.
 func (a *api) register() {
@@ -100,7 +99,6 @@ func (a *api) register() {
 	a.registerPolicy()
 	a.registerPolicyFile()
 	a.registerAudit()
-	a.registerJournal()
 	a.registerUsage()
 	a.registerExplain()
 	a.registerDenials()

@@ -81,10 +81,6 @@ func (a *api) registerPolicy() {
 			"that is missing from the body is removed. Takes effect on the next check.",
 	}, a.putPolicy)
 	rest.Register(group, rest.Operation{
-		Pattern: "POST /policy/sync", ID: "sync-policy", Role: auth.Editor, Status: http.StatusNoContent,
-		Deadline: auth.Slow, Summary: "Finish a save that was interrupted",
-	}, func(ctx context.Context, _ *rest.None) (*rest.None, error) { return nil, a.Keys.SyncPolicy(ctx) })
-	rest.Register(group, rest.Operation{
 		Pattern: "GET /plans", ID: "list-plans", Role: auth.Viewer,
 		Summary: "List plans and their numbers of keys",
 	}, a.listPlans)

@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -14,7 +15,7 @@ import (
 )
 
 // MaxStep is how many keys a step of a bulk change handles, all in one change of the log.
-const MaxStep = 1000
+const MaxStep = registry.MaxKeys
 
 // stepTime is how long a step searches for keys.
 const stepTime = 3 * time.Second
@@ -31,7 +32,7 @@ type Bulk struct {
 
 // Step is what a step of a bulk change did.
 type Step struct {
-	Number   uint64 // of the change of the log; 0 if no key changed
+	Change   uint64 // number of the change of the log; 0 if no key changed
 	Done     int64  // keys that were changed
 	Skipped  int64  // keys that needed no change or are not active
 	Failures []registry.Failure
@@ -145,14 +146,15 @@ func (r *Registry) StepBulk(ctx context.Context, set *policy.Set, b Bulk, after 
 	if len(ids) == 0 {
 		return s, nil
 	}
-	alter, err := r.alteration(ctx, b.KeyChange)
-	if err != nil {
-		return Step{}, err
-	}
-	many, err := r.store.UpdateMany(ctx, ids, actions[b.Do], e, alter)
-	s.Number, s.Failures = many.Number, many.Failed
+	many, err := r.store.UpdateMany(ctx, ids, actions[b.Do], e, func(k *policy.Key) error {
+		if k.Status == policy.Active {
+			b.Alter(k)
+		}
+		return nil
+	})
+	s.Change, s.Failures = many.Change, many.Failed
 	s.Done, s.Skipped = int64(len(many.Changed)), s.Skipped+int64(len(many.Same))
-	return s, noted(ctx, err)
+	return s, Noted(ctx, err)
 }
 
 // readPosition reads the Next of a step: how many keys were handled, and the position
@@ -204,6 +206,17 @@ func (r *Registry) someKeys(ctx context.Context, set *policy.Set, f KeyFilter, a
 		keys[i] = subject.Key
 	}
 	return keys, found.Next, err
+}
+
+// FailureText returns why a key could not be changed, as text.
+func FailureText(err error) string {
+	if invalid, ok := errors.AsType[*policy.InvalidError](err); ok && len(invalid.Fields) > 0 {
+		return invalid.Fields[0].Field + " " + invalid.Fields[0].Message
+	}
+	if errors.Is(err, policy.ErrNotFound) {
+		return "deleted meanwhile"
+	}
+	return "failed"
 }
 
 // Bounds of a Review.

@@ -13,13 +13,6 @@ func SetScanTime(t *testing.T, d time.Duration) {
 	t.Cleanup(func() { scanTime = before })
 }
 
-// SetStepEnds sets stepEnds, and returns a function that restores it.
-func SetStepEnds(d time.Duration) (restore func()) {
-	before := stepEnds
-	stepEnds = d
-	return func() { stepEnds = before }
-}
-
 // SetMaxRead sets maxRead until the end of the test.
 func SetMaxRead(t *testing.T, n int) {
 	t.Helper()

@@ -85,7 +85,7 @@ func (r *Registry) Change(
 			e.Version = 0
 		}
 		saved, err := c.save(ctx, r.store, id, base.Version, e)
-		err = noted(ctx, err)
+		err = Noted(ctx, err)
 		if !errors.Is(err, policy.ErrConflict) {
 			return saved, err
 		}
@@ -108,6 +108,17 @@ var actions = map[string]string{
 	Reset: registry.KeyReset, Revoke: registry.KeyRevoke, Unrevoke: registry.KeyUnrevoke,
 	Ban: registry.KeyBan, Unban: registry.KeyUnban, AddTags: registry.KeyEdit, RemoveTags: registry.KeyEdit,
 	SetGroup: registry.KeyEdit, SetExpiry: registry.KeyEdit, Details: registry.KeyEdit,
+}
+
+// Action returns the audit's action of a change.
+func Action(do string) string {
+	switch do {
+	case Rotate:
+		return registry.KeyRotate
+	case ExpireSecret:
+		return registry.KeyExpire
+	}
+	return actions[do]
 }
 
 // Alter makes the change to the record of a key. It sets the number of a plan, not its

@@ -40,8 +40,8 @@ var besideResult = []struct {
 	{registry.ErrNotReplicated, Note{"Saved. A failover in the next minute may delay it.", false}},
 }
 
-// noted takes an error beside a valid result for a note, and returns any other error.
-func noted(ctx context.Context, err error) error {
+// Noted takes an error beside a valid result for a note, and returns any other error.
+func Noted(ctx context.Context, err error) error {
 	for _, known := range besideResult {
 		if errors.Is(err, known.err) {
 			addNote(ctx, known.note)
@@ -51,15 +51,15 @@ func noted(ctx context.Context, err error) error {
 	return err
 }
 
-// notedSecret is noted for a change that makes a secret, which is shown even if nobody
+// NotedSecret is Noted for a change that makes a secret, which is shown even if nobody
 // knows whether the change is saved.
-func notedSecret(ctx context.Context, err error) error {
+func NotedSecret(ctx context.Context, err error) error {
 	if errors.Is(err, changes.ErrUnknown) {
 		addNote(ctx, Note{"It is not known whether this was saved. The audit shows it within 15 minutes, or never.",
 			true})
 		return nil
 	}
-	return noted(ctx, err)
+	return Noted(ctx, err)
 }
 
 func addNote(ctx context.Context, n Note) {

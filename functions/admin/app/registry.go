@@ -49,7 +49,7 @@ type Reader interface {
 	PlanCounts(ctx context.Context, set *policy.Set) (map[int]int64, error)
 	Authenticate(ctx context.Context, set *policy.Set, text string) (policy.Key, error)
 	Audit(ctx context.Context, q registry.AuditQuery) (registry.AuditPage, error)
-	Change(ctx context.Context, number uint64) (registry.AuditEntry, error)
+	LogStatus(ctx context.Context) registry.LogStatus
 	TokenCaller(issuer, name string) string
 	AddressCaller(prefix netip.Prefix) string
 }
@@ -68,6 +68,11 @@ func ActorOf(ctx context.Context) registry.Actor {
 	return registry.Actor{Kind: string(actor.Kind), Name: actor.String()}
 }
 
+// AuditEntry returns a change with the states of its records, or policy.ErrNotFound.
+func (r *Registry) AuditEntry(ctx context.Context, number uint64) (registry.AuditEntry, error) {
+	return r.store.Change(ctx, number)
+}
+
 // TakesForeign reports whether Create accepts key values that another system made.
 func (r *Registry) TakesForeign() bool { return r.store.ForeignKeys }
 
@@ -77,7 +82,7 @@ func (r *Registry) TakesForeign() bool { return r.store.ForeignKeys }
 func (r *Registry) Create(ctx context.Context, n policy.NewKey, e Edit) (policy.Key, apikey.Secret, error) {
 	n.Name, n.Env = strings.TrimSpace(n.Name), strings.TrimSpace(n.Env)
 	k, secret, err := r.store.Create(ctx, n, e)
-	return k, secret, notedSecret(ctx, err)
+	return k, secret, NotedSecret(ctx, err)
 }
 
 // Adopt stores a record for a caller without an API key: a token's subject or an address.
@@ -86,7 +91,7 @@ func (r *Registry) Adopt(
 	ctx context.Context, kind policy.Kind, id, name string, o *policy.Override, e Edit,
 ) (policy.Key, error) {
 	k, err := r.store.Adopt(ctx, kind, id, strings.TrimSpace(name), o, e)
-	return k, noted(ctx, err)
+	return k, Noted(ctx, err)
 }
 
 // Rotate gives a version of a key a new secret; the old secret stays valid for grace. If
@@ -96,7 +101,7 @@ func (r *Registry) Rotate(
 	ctx context.Context, id string, version int64, grace time.Duration, e Edit,
 ) (policy.Key, apikey.Secret, error) {
 	k, secret, err := r.store.Rotate(ctx, id, version, grace, e)
-	return k, secret, notedSecret(ctx, err)
+	return k, secret, NotedSecret(ctx, err)
 }
 
 // SavePolicy replaces a version of the policy set and returns the stored set. If the
@@ -121,7 +126,7 @@ func (r *Registry) SavePolicy(
 	}
 	next.Version = version
 	saved, err := r.store.SaveSet(ctx, next, e)
-	return saved, noted(ctx, err)
+	return saved, Noted(ctx, err)
 }
 
 // Group is the current state of a group of keys.
@@ -159,7 +164,7 @@ func (r *Registry) Groups(ctx context.Context, prefix string, count int) ([]regi
 // ResetGroup sets the counts of a group to zero, not those of its keys. It returns
 // policy.ErrNotFound if the group has no keys.
 func (r *Registry) ResetGroup(ctx context.Context, name string, e Edit) error {
-	return noted(ctx, r.store.ResetGroup(ctx, name, e))
+	return Noted(ctx, r.store.ResetGroup(ctx, name, e))
 }
 
 // OverrideGroup gives the keys of a group an override, or ends it if o is nil. Its errors
@@ -171,5 +176,5 @@ func (r *Registry) OverrideGroup(
 	if err := r.confirmOverride(ctx, o, accepts); err != nil {
 		return err
 	}
-	return noted(ctx, r.store.OverrideGroup(ctx, name, o, e))
+	return Noted(ctx, r.store.OverrideGroup(ctx, name, o, e))
 }

@@ -114,14 +114,12 @@ func (d *dashboard) showCaller(w http.ResponseWriter, r *http.Request) error {
 	}
 	p.Page.Chart = d.ChartScript()
 	points, note, err := d.readCalls(r.Context(), id, at)
-	if err == nil {
-		s := chart.TimeSeries{Step: at.Step, Note: note,
-			SelectIn: page.Address(path, page.WithLive(nil, p.Live.Seconds))}
-		p.Chart, err = d.drawCalls(r.Context(), s, at, points, history{})
-	}
 	if err != nil {
 		return page.Failed("read calls", err)
 	}
+	s := chart.TimeSeries{Step: at.Step, Note: note,
+		SelectIn: page.Address(path, page.WithLive(nil, p.Live.Seconds))}
+	p.Chart = d.drawCalls(r.Context(), s, at, points, marked{})
 	d.Remember(w, r)
 	if page.CanEdit(r) {
 		p.Adopt = d.Path("/callers/new?id=" + id)

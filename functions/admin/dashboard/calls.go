@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,16 +9,15 @@ import (
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/auditlog"
+	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/chart"
 	"tidegate/functions/admin/dashboard/page"
-	"tidegate/internal/audit"
 	"tidegate/internal/policyset"
+	"tidegate/internal/registry"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/denylog"
 	"tidegate/web/templates"
 )
-
-const maxMarks = 50 // changes marked on a chart
 
 // readCalls returns the calls of a subject in a period, and a note on their accuracy,
 // which may be empty.
@@ -53,63 +51,44 @@ func (d *dashboard) readCalls(ctx context.Context, id string, at chart.Period) (
 	return points, note, nil
 }
 
-// history is what a chart of calls marks: the changes of a subject, and of its plan.
-type history struct {
-	subject string        // empty for none
-	entries []audit.Entry // all of the subject; nil to read those of the period
-	plan    string        // name; empty for none
+// marked is what a chart of calls marks: the changes of a key, and those of its plan.
+type marked struct {
+	entries []changes.Entry // of the key
+	policy  int64           // version of the policy; 0 for no marks of it
+	plan    string          // name; empty for all changes of the policy
 }
 
-// drawCalls completes the chart s with points and with marks for the changes of h.
+// drawCalls completes the chart s with points and with marks.
 func (d *dashboard) drawCalls(ctx context.Context, s chart.TimeSeries, at chart.Period,
-	points []usage.Point, h history) (templates.TimeSeries, error) {
+	points []usage.Point, m marked) templates.TimeSeries {
 	s.ID = "calls"
 	s.Title = "Calls, " + at.Words()
 	s.Begin = at.From.Truncate(s.Step)
 	if len(points) > 0 {
 		s.Begin = points[0].Start
 	}
-	query := audit.Query{Subject: h.subject, Since: s.Begin, Count: maxMarks, KeepPacked: true}
-	end := at.To.Add(s.Step)
-	if at.Name == "" {
-		query.After = audit.Before(end)
+	s.Marks = d.marks(m.entries, "")
+	if m.policy > 0 {
+		s.Marks = append(s.Marks, d.marks(d.History(ctx, policyset.SetID, m.policy), m.plan)...)
 	}
-	switch {
-	case h.entries != nil:
-		h.entries = slices.DeleteFunc(slices.Clone(h.entries), func(e audit.Entry) bool {
-			return e.Taken().Before(s.Begin) || at.Name == "" && !e.Taken().Before(end)
-		})
-	case h.subject != "":
-		found, err := d.Keys.Audit().List(ctx, query)
-		if err != nil {
-			return templates.TimeSeries{}, err
-		}
-		h.entries = found.Entries
-	}
-	s.Marks = d.marks(h.entries, "")
-	if h.plan != "" {
-		query.Subject = policyset.SetID
-		found, err := d.Keys.Audit().List(ctx, query)
-		if err != nil {
-			return templates.TimeSeries{}, err
-		}
-		s.Marks = append(s.Marks, d.marks(found.Entries, h.plan)...)
-	}
+	s.Marks = slices.DeleteFunc(s.Marks, func(mark chart.TimeMark) bool {
+		return mark.At.Before(s.Begin) || at.Name == "" && !mark.At.Before(at.To.Add(s.Step))
+	})
 	slices.SortStableFunc(s.Marks, func(a, b chart.TimeMark) int { return a.At.Compare(b.At) })
 	s.Allowed, s.Blocked = splitPoints(points)
 	s.Would = make([]int64, len(points))
 	for i, p := range points {
 		s.Would[i] = p.ShadowDenied
 	}
-	return s.View(), nil
+	return s.View()
 }
 
 // marks returns a mark for each entry, with a link to it. With the name of a plan it omits
 // changes that concern other plans only.
-func (d *dashboard) marks(entries []audit.Entry, plan string) []chart.TimeMark {
+func (d *dashboard) marks(entries []changes.Entry, plan string) []chart.TimeMark {
 	var marks []chart.TimeMark
 	for _, e := range entries {
-		list := d.ChangesOf(e)
+		list := e.Changes
 		if plan != "" {
 			list = slices.DeleteFunc(slices.Clone(list), func(c templates.Change) bool {
 				return strings.HasPrefix(c.Of, "plan ") && c.Of != "plan "+plan
@@ -118,10 +97,9 @@ func (d *dashboard) marks(entries []audit.Entry, plan string) []chart.TimeMark {
 				continue
 			}
 		}
-		at := e.Taken().Truncate(time.Second)
-		marks = append(marks, chart.TimeMark{At: e.Time, Text: markText(e, list),
-			Address: page.Address(d.Path("/audit"), url.Values{"subject": {e.Subject},
-				"from": {at.Format(time.RFC3339)}, "to": {at.Add(time.Second).Format(time.RFC3339)}})})
+		e.Changes = list
+		marks = append(marks, chart.TimeMark{At: e.Time, Text: markText(e),
+			Address: d.Path("/audit?change=" + strconv.FormatUint(e.Number, 10))})
 	}
 	return marks
 }
@@ -151,17 +129,17 @@ func blockedBy(log denylog.Page, at chart.Period, points []usage.Point) []chart.
 }
 
 // markText describes the changes of an entry, such as "plan and 2 others changed".
-func markText(e audit.Entry, changes []templates.Change) string {
-	if e.Creates() || len(changes) == 0 {
-		return auditlog.Words(e, changes)
+func markText(e changes.Entry) string {
+	if e.Items != 1 || len(e.Changes) == 0 || e.Action == registry.KeyCreate {
+		return auditlog.Words(e)
 	}
-	text := changes[0].What
-	switch len(changes) {
+	text := e.Changes[0].What
+	switch len(e.Changes) {
 	case 1:
 	case 2:
-		text += " and " + changes[1].What
+		text += " and " + e.Changes[1].What
 	default:
-		text += " and " + strconv.Itoa(len(changes)-1) + " others"
+		text += " and " + strconv.Itoa(len(e.Changes)-1) + " others"
 	}
 	return text + " changed"
 }

@@ -10,15 +10,16 @@ import (
 	"time"
 
 	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/chart"
 	"tidegate/functions/admin/dashboard/groups"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/functions/admin/policydoc"
-	"tidegate/internal/audit"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/internal/usage"
 	"tidegate/web/templates"
 )
@@ -74,10 +75,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	if err != nil {
 		return templates.KeyPage{}, err
 	}
-	newest, all, err := d.readHistory(ctx, k)
-	if err != nil {
-		return templates.KeyPage{}, err
-	}
+	recent := d.History(ctx, k.ID, k.Version)
 	row := d.keyRow(s)
 	at := chart.ReadPeriod(page.View(r), time.Now())
 	p := templates.KeyPage{
@@ -87,7 +85,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 		Key:       row,
 		Facts:     d.keyFacts(k, s.Effective.Plan),
 		Why:       limitReasons(s),
-		Recent:    d.audit.Rows(r, newest[:min(recentEntries, len(newest))]),
+		Recent:    d.audit.Rows(r, recent[:min(recentEntries, len(recent))]),
 		Audit:     d.Path("/audit?subject=" + url.QueryEscape(k.ID)),
 		Explain:   d.Path("/explain?key=" + url.QueryEscape(k.ID)),
 		AllAlerts: page.Address(d.Path("/alerts"), url.Values{"key": {k.ID}}),
@@ -95,7 +93,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	if p.Notes, err = d.keyNotes(ctx, k, s); err != nil {
 		return templates.KeyPage{}, err
 	}
-	if note := stateNote(s, newest); note != "" {
+	if note := stateNote(s, recent); note != "" {
 		p.Notes = append(p.Notes, note)
 	}
 	p.Live.Outage = wording.Outage([]policy.Plan{s.Effective.Plan})
@@ -105,23 +103,19 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	if err != nil {
 		return templates.KeyPage{}, err
 	}
-	recent, err := d.denials.Recent(ctx, k.ID)
+	denied, err := d.denials.Recent(ctx, k.ID)
 	if err != nil {
 		return templates.KeyPage{}, err
 	}
-	calls := chart.TimeSeries{Step: at.Step, Note: note, Parts: blockedBy(recent.Log, at, points),
+	calls := chart.TimeSeries{Step: at.Step, Note: note, Parts: blockedBy(denied.Log, at, points),
 		SelectIn: page.Address(row.Address, page.WithLive(nil, p.Live.Seconds))}
-	p.Chart, err = d.drawCalls(ctx, calls, at, points,
-		history{subject: k.ID, entries: all, plan: s.Effective.Plan.Name})
-	if err != nil {
-		return templates.KeyPage{}, err
-	}
-	p.Denials, p.Refused, p.AllDenials = recent.Rows, recent.Refused, recent.All
+	p.Chart = d.drawCalls(ctx, calls, at, points, marked{recent, set.Version, s.Effective.Plan.Name})
+	p.Denials, p.Refused, p.AllDenials = denied.Rows, denied.Refused, denied.All
 	if usage.Sum(points).ShadowDenied > 0 {
-		p.OnTrial = recent.OnTrial
+		p.OnTrial = denied.OnTrial
 	}
-	p.Limits, p.Unused = wording.AllApplied(survey, recent.Log)
-	p.Diagnosis = wording.Diagnosis(app.Diagnose(recent.Log, recent.Counted.Unlogged, survey))
+	p.Limits, p.Unused = wording.AllApplied(survey, denied.Log)
+	p.Diagnosis = wording.Diagnosis(app.Diagnose(denied.Log, denied.Counted.Unlogged, survey))
 	p.Live.Summary = keySummary(row)
 	if page.CanEdit(r) {
 		p.Actions = d.keyActionLinks(s)
@@ -154,12 +148,12 @@ func (d *dashboard) keyNotes(ctx context.Context, k policy.Key, s app.Subject) (
 }
 
 // stateNote says who banned or revoked a key, when and why; empty for other keys.
-func stateNote(s app.Subject, newest []audit.Entry) string {
-	text, action := "Revoked", audit.KeyRevoke
+func stateNote(s app.Subject, newest []changes.Entry) string {
+	text, action := "Revoked", registry.KeyRevoke
 	switch {
 	case s.Status == policy.Revoked:
 	case s.Is(app.Banned):
-		text, action = "Banned until "+page.Instant(s.Banned).Text, audit.KeyBan
+		text, action = "Banned until "+page.Instant(s.Banned).Text, registry.KeyBan
 	default:
 		return ""
 	}
@@ -173,24 +167,6 @@ func stateNote(s app.Subject, newest []audit.Entry) string {
 		}
 	}
 	return ""
-}
-
-// readHistory returns the newest audit entries of a key, at most maxMarks. all equals
-// newest if the key has no other entries, else it is nil. Each change raises the key's
-// version by one, so a search for Version entries ends at the key's creation.
-func (d *dashboard) readHistory(ctx context.Context, k policy.Key) (newest, all []audit.Entry, err error) {
-	count := maxMarks
-	if k.Version > 0 {
-		count = int(min(k.Version, maxMarks))
-	}
-	found, err := d.Keys.Audit().List(ctx, audit.Query{Subject: k.ID, Count: count})
-	if err != nil {
-		return nil, nil, err
-	}
-	if found.Next == "" || int64(count) == k.Version {
-		all = found.Entries
-	}
-	return found.Entries, all, nil
 }
 
 // keySummary is the text that a screen reader announces after a refresh.

@@ -131,7 +131,7 @@ func (d *dashboard) putOverride(w http.ResponseWriter, r *http.Request, view ove
 		d.Flash(
 			r, "Saved: "+policydoc.LimitsText(before.Limits)+" → "+wording.Override(o)+
 				". Effective immediately.",
-			d.UndoOf(r, saved.ID, saved.Version),
+			d.UndoOf(app.Action(app.Override), saved.Version),
 		)
 		return d.redirectToKey(w, r, saved)
 	}

@@ -16,7 +16,6 @@ import (
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/denylog"
 	"tidegate/web/templates"
@@ -83,9 +82,7 @@ func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error
 	if at.Step < calls.Step {
 		calls.Note = "Totals are counted by the minute. Key pages have shorter steps."
 	}
-	if p.Chart, err = d.drawCalls(ctx, calls, at, points, history{subject: policyset.SetID}); err != nil {
-		return p, err
-	}
+	p.Chart = d.drawCalls(ctx, calls, at, points, marked{policy: set.Version})
 	if sum.Calls() == 0 {
 		p.Empty, err = d.firstSteps(ctx, set)
 	}
@@ -234,25 +231,4 @@ func (d *dashboard) talkerRow(at chart.Period, t usage.Talker, k policy.Key) tem
 		row.Address = page.Address(d.Path("/callers/"+t.ID), at.Values())
 	}
 	return row
-}
-
-// restoreLost restores from the journal the changes that Valkey lost.
-func (d *dashboard) restoreLost(w http.ResponseWriter, r *http.Request) error {
-	if d.Journal == nil {
-		return page.Problem{Status: http.StatusNotFound}
-	}
-	s, err := app.RestoreLost(r.Context(), d.Journal, d.Keys, app.NewEdit(r.Context(), ""))
-	if err != nil {
-		d.Log.Error("restore", "cause", err)
-		return page.Problem{
-			Status: http.StatusServiceUnavailable, Heading: "Not everything was restored",
-			Advice: "Try again. If this fails again, run scripts/restore.",
-		}
-	}
-	done := "Restored. Counts start empty."
-	if s.Left > 0 {
-		done = "Restored in part. Restore again: " + page.Number(int64(s.Left)) + " of 256 parts remain."
-	}
-	d.Flash(r, done, "")
-	return page.Redirect(w, r, d.Path("/"))
 }

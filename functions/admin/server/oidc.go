@@ -83,15 +83,15 @@ func (s *server) providerProblem(r *http.Request, err error) error {
 		p.Advice = "It was started in another browser, took over ten minutes or is already complete. " +
 			"Start again."
 	case errors.As(err, &refused):
-		s.recordRefusedLogin(r, "")
+		s.refusedLogin("")
 		p.Status, p.Heading = http.StatusForbidden, s.Provider.Host()+" did not log you in"
 		p.Advice = "Reason: " + page.Clip(refused.Code, 100) + "."
 	case errors.As(err, &roleless):
-		s.recordRefusedLogin(r, "")
+		s.refusedLogin("")
 		p.Status, p.Heading, p.Advice = http.StatusForbidden, "You have no role here",
 			s.noRoleAdvice(roleless)
 	case errors.Is(err, oidc.ErrToken):
-		s.recordRefusedLogin(r, "")
+		s.refusedLogin("")
 		p.Status, p.Heading = http.StatusForbidden, "Invalid answer from "+s.Provider.Host()
 		p.Advice = "You are not logged in. Try again, or ask an administrator."
 	default:

@@ -14,10 +14,10 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/limits"
+	"tidegate/internal/objects"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/route"
@@ -31,7 +31,7 @@ import (
 // The values of every test's registry.
 var (
 	Pepper = apikey.Pepper(strings.Repeat("p", apikey.MinPepperLen))
-	ByTest = registry.Edit{By: audit.Actor{Kind: "system", Name: "test"}}
+	ByTest = registry.Edit{By: registry.Actor{Kind: "system", Name: "test"}}
 	// Now is the time of the registry's server.
 	Now = time.Date(2026, 11, 21, 10, 30, 0, 0, time.UTC)
 )
@@ -42,6 +42,7 @@ type Registry struct {
 	T       testing.TB
 	Server  *miniredis.Miniredis
 	Client  valkey.Client
+	LogAt   string // folder of the log of changes
 	IDs     map[string]string // by name
 	Names   map[string]string // by id
 	Secrets map[string]apikey.Secret
@@ -63,7 +64,13 @@ func NewRegistry(t testing.TB, names ...string) *Registry {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.Client.Close)
-	r.Store = registry.NewStore(r.Client, Pepper)
+	r.LogAt = t.TempDir()
+	log, err := objects.Open(r.LogAt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Store = registry.New(r.Client, log, Pepper)
+	r.Must(r.Start(t.Context()))
 	r.Plan("free", Per(10, 10*time.Second))
 	for _, name := range names {
 		r.CreateKey(name, "free")
@@ -235,20 +242,19 @@ func (r *Registry) Record(calls ...usage.Outcome) {
 // Fail makes every command return an error; an empty text ends that.
 func (r *Registry) Fail(text string) { r.Server.SetError(text) }
 
-// Written returns the number of audit entries, except log-ins, stops of
-// jobs, and those by ByTest.
+// Written returns the number of changes, except those by ByTest.
 func (r *Registry) Written() int {
 	r.T.Helper()
 	n := 0
-	for q := (audit.Query{Count: 500}); ; {
-		page, err := r.Audit().List(context.Background(), q)
+	for q := (registry.AuditQuery{Count: 500}); ; {
+		page, err := r.Audit(context.Background(), q)
 		r.Must(err)
 		for _, e := range page.Entries {
-			if e.By != ByTest.By && e.Subject != audit.LoginSubject && e.Action != audit.JobStop {
+			if e.By != ByTest.By && e.Number > 1 {
 				n++
 			}
 		}
-		if q.After = page.Next; q.After == "" {
+		if q.Before = page.Next; q.Before == 0 {
 			return n
 		}
 	}

@@ -41,7 +41,7 @@ const AboutBlank = "about:blank"
 // MaxErrors bounds Problem.Errors.
 const MaxErrors = 50
 
-// retryAfter is the Retry-After, in seconds, while Valkey or the journal is unavailable.
+// retryAfter is the Retry-After, in seconds, while Valkey or the log of changes is unavailable.
 const retryAfter = 5
 
 // NewProblem returns a problem whose title is the text of the status. With 503 it sets

@@ -93,12 +93,6 @@ func (t *Throttle) deny(ctx context.Context, a Attempt) (Attempt, error) {
 	return a, nil
 }
 
-// AllowAudit reports whether the audit log may record another refused login: 100 an hour.
-func (t *Throttle) AllowAudit(ctx context.Context) (bool, error) {
-	d, err := take(ctx, t.audited, "refused")
-	return d.Allowed, err
-}
-
 // Forgive refunds an attempt with the right password, since only wrong ones count.
 func (t *Throttle) Forgive(ctx context.Context, a Attempt) error {
 	if err := a.source.refund(ctx, t.sources); err != nil {
