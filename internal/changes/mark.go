@@ -1,6 +1,7 @@
 package changes
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -157,7 +158,7 @@ func (r *Reader) store(ctx context.Context, b int, m Mark) error {
 	}
 	c := Change{ID: m.ID, Action: m.Action, By: m.By, Why: m.Why}
 	found := view[b].records[0]
-	if after := l.o.Settle(m, found.Content); len(after) > 0 {
+	if after := l.o.Settle(m, found.Content); !bytes.Equal(after, found.Content) {
 		c.Items = []Item{{Record: m.Record, Last: found.Number, Before: found.Content, After: after}}
 	}
 	_, err := r.r.write(ctx, r.began, c)
