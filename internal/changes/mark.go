@@ -16,14 +16,14 @@ import (
 // Mark is a revocation or a ban that acts before it is stored. A check refuses a record
 // with a mark before it looks at anything else.
 type Mark struct {
-	ID      string    `json:"id"`     // of its change
-	Record  string    `json:"record"` // has no line feed
-	Seen    Position  `json:"seen"`   // the newest change that its writer knew
-	Time    time.Time `json:"time"`
-	Action  string    `json:"action"`
-	By      string    `json:"by"`
-	Why     string    `json:"why"`
-	Content []byte    `json:"content,omitempty"` // for Options.Settle
+	ID     string    `json:"id"`     // of its change
+	Record string    `json:"record"` // has no line feed
+	Seen   Position  `json:"seen"`   // the newest change that its writer knew
+	Time   time.Time `json:"time"`
+	Action string    `json:"action"`
+	By     string    `json:"by"`
+	Why    string    `json:"why"`
+	Until  int64     `json:"until,omitempty"` // when it ends (microseconds since 1970); 0 for never
 }
 
 func parseMark(id, text string) (Mark, error) {
