@@ -223,7 +223,7 @@ func (l *Log) loadRuns(b int, claim string, s State, force bool) (parts []lua.Ru
 	var entries []string
 	for _, record := range slices.Sorted(maps.Keys(s.Records)) {
 		kept := s.Records[record]
-		values = append(values, recordPrefix+record, value(kept.Number, kept.Content))
+		values = append(values, keyspace.RecordField(record), value(kept.Number, kept.Content))
 		entries = append(entries, l.lists(record, kept.Content)...)
 	}
 	slices.Sort(entries)

@@ -56,6 +56,14 @@ type Item struct {
 	After  []byte `json:"after,omitempty"`  // empty if the record is deleted
 }
 
+// latest returns the content after the change; before it if the record is deleted.
+func (i Item) latest() []byte {
+	if len(i.After) > 0 {
+		return i.After
+	}
+	return i.Before
+}
+
 // Position is the last change that a bucket took. The zero value is a bucket without one,
 // which is lost and must be made again.
 type Position struct {

@@ -54,8 +54,10 @@ type Options struct {
 	Key []byte
 	// Lists returns the entries of lists that a record has, such as "plan:7\x00name\x00id".
 	Lists func(record string, content []byte) []string
-	// Settle returns the content that a mark gives to a record, nil to leave it as it is.
-	// content is empty if there is no record.
+	// Name returns what people call a record, for the audit.
+	Name func(record string, content []byte) string
+	// Settle returns the content that a mark gives to a record, empty to delete it. content
+	// is empty if there is no record.
 	Settle func(m Mark, content []byte) []byte
 	// Revert returns the content of a record when what led from its content from to its
 	// content to is taken back or done again, while the record has the content current. Any

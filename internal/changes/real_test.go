@@ -33,6 +33,7 @@ func openLog(t testing.TB, client valkey.Client, address string) *Log {
 	return New(store, OnValkey(client), Options{
 		Key:    testKey,
 		Lists:  testLists,
+		Name:   func(record string, _ []byte) string { return "the " + record },
 		Settle: func(_ Mark, content []byte) []byte { return with(content, "status", "revoked") },
 		Revert: revert,
 	})

@@ -66,6 +66,43 @@ func (r *reading) catchUp(ctx context.Context) error {
 	return errors.Join(append(errs, r.fillAudit(ctx))...)
 }
 
+// Status is how far the view is.
+type Status struct {
+	Newest uint64 // number of the newest change
+	Lowest uint64 // position of the bucket that is farthest behind; 0 if one is lost
+	Behind int    // buckets that are not at the newest change
+	Away   int    // buckets that do not answer
+	Marks  int    // marks that are not stored yet
+}
+
+// Status returns how far the view is. An error says why edits are refused.
+func (l *Log) Status(ctx context.Context) (Status, error) {
+	view := make([]bucket, l.buckets)
+	l.read(ctx, view, all(l.buckets), nil)
+	var s Status
+	for _, b := range view {
+		s.Marks += len(b.marks)
+		if b.err != nil {
+			s.Away++
+		}
+	}
+	r, err := l.begin(ctx, false)
+	if r == nil {
+		return s, err
+	}
+	s.Newest, s.Lowest = r.newest.Number, r.newest.Number
+	for _, b := range r.view {
+		if b.err == nil && b.at != r.newest {
+			s.Behind++
+			s.Lowest = min(s.Lowest, b.at.Number)
+		}
+	}
+	if err == nil && s.Behind > 0 && s.Newest-s.Lowest <= l.behind {
+		err = r.each(ctx, s.Lowest+1, func(Change) error { return nil })
+	}
+	return s, err
+}
+
 // TakeOver makes the whole view again from this log, and its checkpoints, whatever Valkey
 // and these hold. Marks stay.
 func (l *Log) TakeOver(ctx context.Context) error {

@@ -126,6 +126,7 @@ func (w *world) newLog() *Log {
 	l := New(w.store, w, Options{
 		Key:    testKey,
 		Lists:  testLists,
+		Name:   func(record string, _ []byte) string { return "the " + record },
 		Settle: func(_ Mark, content []byte) []byte { return with(content, "status", "revoked") },
 		Revert: revert,
 		Now:    w.clock,

@@ -35,7 +35,6 @@ package enforce
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"math"
 	"sync/atomic"
@@ -46,7 +45,6 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
 	"tidegate/internal/store/keyspace"
 )
 
@@ -59,10 +57,8 @@ type Checker struct {
 	set      atomic.Pointer[compiled]
 	callers  *callers
 	periods  periods
-	copyDue  atomic.Int64 // Unix nanoseconds: see copyPause
 
-	// Now is the clock for recent callers, calendars and copyPause. Set it before the first
-	// use.
+	// Now is the clock for recent callers and calendars. Set it before the first use.
 	Now func() time.Time
 
 	// SettlementExpiry is how long a call can be settled, within the bounds of
@@ -104,8 +100,26 @@ func (c *Checker) Check(ctx context.Context, call Call, piggyback *Piggyback) (R
 		if err := c.learn(ctx, set, call.Subject, stale, began); err != nil {
 			return Result{}, err
 		}
+		if stale.mark != "" {
+			return c.refuseMarked(ctx, set, call, proof, stale, began)
+		}
 	}
 	return Result{}, ErrStale
+}
+
+// refuseMarked answers a call of a caller with a mark, which it has learned. Nothing was
+// taken.
+func (c *Checker) refuseMarked(ctx context.Context, set *compiled, call Call, proof [sha256.Size]byte,
+	f *found, began time.Time) (Result, error) {
+	r, err := c.begin(set, call, proof, began)
+	if err != nil {
+		return Result{}, err
+	}
+	r.Result.Now = f.now
+	if r.Refused == nil && r.Result.BannedUntil.IsZero() {
+		return Result{}, fmt.Errorf("%w: the mark of %s does not refuse it", ErrStale, call.Subject)
+	}
+	return r.finish(ctx, nil)
 }
 
 // proof returns the hash of the call's secret; zero for a caller without an API key.
@@ -117,29 +131,22 @@ func (c *Checker) proof(call Call) (proof [sha256.Size]byte) {
 }
 
 // learn remembers what a script read of a caller, and reads a newer policy set if there is
-// one.
+// one. A bucket that lost its records is an outage, unless the caller has a mark.
 func (c *Checker) learn(ctx context.Context, set *compiled, subject string, f *found, asked time.Time) error {
-	switch version, known := copyVersion(f.head); {
-	case !known:
-		return c.renew(ctx, set, true)
-	case version > set.Version:
-		if err := c.renew(ctx, set, false); err != nil {
+	switch {
+	case f.mark != "":
+	case f.policy == 0:
+		return fmt.Errorf("%w: the bucket of %s: %w", ErrStale, subject, policy.ErrMissing)
+	case f.policy > set.Version:
+		if err := c.renew(ctx, set); err != nil {
 			return err
 		}
 	}
-	k := c.callers.learn(subject, f.record, f.now, asked)
-	if k.problem != nil {
+	k := c.callers.learn(subject, f, asked)
+	if k.problem != nil && f.mark == "" {
 		return fmt.Errorf("enforce: record of %s: %w", subject, k.problem)
 	}
 	return nil
-}
-
-// copyVersion returns the version of a bucket's copy; known is false without one.
-func copyVersion(head string) (version int64, known bool) {
-	if len(head) < policyset.CopyHead || head[0] != policyset.CopyFormat {
-		return 0, false
-	}
-	return int64(binary.BigEndian.Uint32([]byte(head[1:]))), true
 }
 
 // round is one try of a check with what is known.
@@ -213,7 +220,7 @@ func (r *round) take(ctx context.Context, piggyback *Piggyback) (stale *found, e
 	case r.known:
 		r.caller.confirm(r.began)
 	case r.call.Kind != policy.APIKey: // an unknown key is not remembered: anybody can make one up
-		r.caller = r.c.callers.learn(r.Result.ID, nil, r.began, r.began)
+		r.caller = r.c.callers.learn(r.Result.ID, &found{now: r.began}, r.began)
 	}
 	if r.Refused != nil || !r.Result.BannedUntil.IsZero() {
 		return nil, nil //nolint:nilerr // the refusal is in Terms
@@ -248,12 +255,14 @@ func (r *round) forgetShared() {
 
 // isNewest reports whether a look found what the environment knows.
 func (r *round) isNewest(f *found) bool {
-	version, known := copyVersion(f.head)
-	ended := !r.standing.until.IsZero() && !f.now.Before(r.standing.until)
-	if !r.known && r.call.Kind == policy.APIKey && len(f.record) == 0 {
-		return known && version <= r.set.Version // there is no such key
+	if f.mark != "" || f.policy == 0 || f.policy > r.set.Version {
+		return false
 	}
-	return known && version <= r.set.Version && string(f.record) == r.caller.record && !ended
+	ended := !r.standing.until.IsZero() && !f.now.Before(r.standing.until)
+	if !r.known && r.call.Kind == policy.APIKey && f.record == "" {
+		return true // there is no such key
+	}
+	return f.record == r.caller.record && !ended
 }
 
 // finish returns the result. It gives back what was taken for a call that is not allowed.
@@ -312,7 +321,9 @@ func (t *Terms) leastRemaining() int64 {
 // nothing. Unlike Check, it is safe for the client to retry. So Probe replaces a
 // connection that was closed meanwhile. It needs no permission that Check does not.
 func (c *Checker) Probe(ctx context.Context, call Call) error {
-	err := c.client.Do(ctx, c.client.B().Get().Key(keyspace.Record(call.Subject)).Build()).Error()
+	records := keyspace.BucketOf(call.Subject).Records()
+	read := c.client.B().Hget().Key(records).Field(keyspace.RecordField(call.Subject)).Build()
+	err := c.client.Do(ctx, read).Error()
 	if err != nil && !valkey.IsValkeyNil(err) {
 		return fmt.Errorf("enforce: probe: %w", err)
 	}

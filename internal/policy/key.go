@@ -41,7 +41,7 @@ type Key struct {
 	// Reset is when the key was last reset, by Valkey's clock: what it was counted up to then
 	// does not count. Zero: never.
 	Reset   time.Time `json:"reset,omitzero"`
-	Version int64     `json:"version"` // 1 at creation, one more with each edit
+	Version int64     `json:"version"` // number of its last change in the log
 	Created time.Time `json:"created"`
 	Updated time.Time `json:"updated"`
 
