@@ -1,6 +1,7 @@
 package api
 
 import (
+	"tidegate/functions/admin/app"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,7 +12,6 @@ import (
 	"tidegate/internal/cause"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
 	"tidegate/internal/route"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/usage"
@@ -86,7 +86,7 @@ func TestGroupOverride(t *testing.T) {
 	override("acme", 5, "").wants(http.StatusUnprocessableEntity, "body.reason")
 	override("acme", 5, "a launch").wants(http.StatusOK, `"override":{"limits":[{"requests":5`)
 	s.get("/explain?key="+id).wants(http.StatusOK, `"override":"group"`, `"source":"group"`, `"requests":5`)
-	if e, found := s.newest(policyset.SetID); !found || e.Action != audit.GroupOverride || e.Name != "acme" ||
+	if e, found := s.newest(app.PolicyRecord); !found || e.Action != audit.GroupOverride || e.Name != "acme" ||
 		e.Reason != "a launch" {
 		t.Errorf("the newest audit entry is %+v, want the override", e)
 	}

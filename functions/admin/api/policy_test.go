@@ -1,6 +1,7 @@
 package api
 
 import (
+	"tidegate/functions/admin/app"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -10,7 +11,6 @@ import (
 
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
 	"tidegate/internal/route"
 )
 
@@ -132,7 +132,7 @@ func TestPutPolicy(t *testing.T) {
 	}
 	saved := put("?reason=more+room", header{"If-Match": `"1"`}).wants(http.StatusOK, `"applied":true`,
 		`"version":2`, changes)
-	if e, _ := s.newest(policyset.SetID); saved.header.Get("ETag") != `"2"` || e.Reason != "more room" ||
+	if e, _ := s.newest(app.PolicyRecord); saved.header.Get("ETag") != `"2"` || e.Reason != "more room" ||
 		e.By.Name != "ada" {
 		t.Errorf("got %v, %+v, want version 2 and an entry with the reason", saved.header, e)
 	}

@@ -12,11 +12,15 @@ import (
 
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/apikey"
+	"tidegate/internal/changes"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/usage"
 )
+
+// PolicyRecord is the subject of changes of the policies.
+const PolicyRecord = changes.Policy
 
 // Registry gives pages and API access to the keys and the policies: Reader reads them,
 // the other methods change them. It is safe for concurrent use.

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
 	"tidegate/internal/registry"
 )
 
@@ -60,7 +59,7 @@ func (r *Registry) Undo(ctx context.Context, entry registry.AuditEntry, accepts 
 // UndoWarnings returns the warnings about undoing a change. Only a change of the policies
 // has some.
 func (r *Registry) UndoWarnings(ctx context.Context, entry registry.AuditEntry) ([]string, error) {
-	if entry.Items != 1 || entry.Subjects[0].Record != policyset.SetID {
+	if entry.Items != 1 || entry.Subjects[0].Record != PolicyRecord {
 		return nil, nil
 	}
 	var before, after policy.Set

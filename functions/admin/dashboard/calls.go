@@ -12,7 +12,6 @@ import (
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/chart"
 	"tidegate/functions/admin/dashboard/page"
-	"tidegate/internal/policyset"
 	"tidegate/internal/registry"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/denylog"
@@ -69,7 +68,7 @@ func (d *dashboard) drawCalls(ctx context.Context, s chart.TimeSeries, at chart.
 	}
 	s.Marks = d.marks(m.entries, "")
 	if m.policy > 0 {
-		s.Marks = append(s.Marks, d.marks(d.History(ctx, policyset.SetID, m.policy), m.plan)...)
+		s.Marks = append(s.Marks, d.marks(d.History(ctx, app.PolicyRecord, m.policy), m.plan)...)
 	}
 	s.Marks = slices.DeleteFunc(s.Marks, func(mark chart.TimeMark) bool {
 		return mark.At.Before(s.Begin) || at.Name == "" && !mark.At.Before(at.To.Add(s.Step))

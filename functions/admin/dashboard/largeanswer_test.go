@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"tidegate/functions/admin/app"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -14,7 +15,6 @@ import (
 	"tidegate/internal/audit"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
 	"tidegate/internal/route"
 	"tidegate/internal/testing/sitetest"
 )
@@ -44,7 +44,7 @@ func savedOften(t *testing.T) (*sitetest.Site, int) {
 		s.Keys.Must(err)
 		if before != nil {
 			s.Keys.Must(s.Keys.Audit().Append(t.Context(), audit.Entry{Action: audit.PolicySave,
-				Subject: policyset.SetID, Version: int64(i), Before: before, After: after}))
+				Subject: app.PolicyRecord, Version: int64(i), Before: before, After: after}))
 		}
 		before = after
 	}

@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"tidegate/functions/admin/app"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -10,7 +11,6 @@ import (
 
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
 	"tidegate/internal/testing/sitetest"
 	"tidegate/internal/usage"
 )
@@ -221,7 +221,7 @@ func TestWarningsOfImportAndUndo(t *testing.T) {
 	s.Post("/policies/import", sitetest.With(shown, "yaml", file, "reason", "x", "action", "save")).
 		Wants(t, http.StatusSeeOther)
 	s.Keys.Save(func(set *policy.Set) { set.Deny = nil })
-	entries, err := s.Keys.Audit().List(t.Context(), audit.Query{Subject: policyset.SetID, Count: 1})
+	entries, err := s.Keys.Audit().List(t.Context(), audit.Query{Subject: app.PolicyRecord, Count: 1})
 	s.Keys.Must(err)
 	revert := "/audit/" + entries.Entries[0].ID
 	s.Post(revert+"/undo", url.Values{}).Wants(t, http.StatusUnprocessableEntity, warning)

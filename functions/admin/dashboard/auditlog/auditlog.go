@@ -15,7 +15,6 @@ import (
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/groups"
 	"tidegate/functions/admin/dashboard/page"
-	"tidegate/internal/policyset"
 	"tidegate/internal/registry"
 	"tidegate/web/templates"
 )
@@ -107,7 +106,7 @@ func emptyAudit(f filter, list registry.AuditPage) templates.Empty {
 	case list.Next > 0:
 		return templates.Empty{Heading: "No changes on this page",
 			Advice: "No match among the latest changes. The next page searches older ones."}
-	case f.typed != "" && f.key.ID == "" && f.Subject != policyset.SetID:
+	case f.typed != "" && f.key.ID == "" && f.Subject != app.PolicyRecord:
 		return templates.Empty{Heading: "No changes found",
 			Advice: "No key has this id or name, and no change in this period mentions it."}
 	}
@@ -153,7 +152,7 @@ func (d *Pages) undoPath(number uint64) string {
 
 // subjectName names a record.
 func subjectName(s registry.AuditSubject) string {
-	if s.Record == policyset.SetID {
+	if s.Record == app.PolicyRecord {
 		return "Policies"
 	}
 	return page.Clip(cmp.Or(s.Name, s.Record), page.MaxName)
@@ -161,7 +160,7 @@ func subjectName(s registry.AuditSubject) string {
 
 func (d *Pages) subjectPath(s registry.AuditSubject) string {
 	switch {
-	case s.Record == policyset.SetID:
+	case s.Record == app.PolicyRecord:
 		return d.Path("/policies")
 	case strings.HasPrefix(s.Record, tokenPrefix):
 		return d.Path("/settings")

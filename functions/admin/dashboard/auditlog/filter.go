@@ -14,7 +14,6 @@ import (
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
 	"tidegate/internal/registry"
 	"tidegate/web/templates"
 )
@@ -144,7 +143,7 @@ func (d *Pages) resolve(ctx context.Context, f *filter) error {
 	switch f.typed {
 	case "":
 		return nil
-	case policyset.SetID:
+	case app.PolicyRecord:
 		f.Subject = f.typed
 		return nil
 	}

@@ -9,7 +9,6 @@ import (
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/wording"
-	"tidegate/internal/policyset"
 	"tidegate/internal/registry"
 	"tidegate/web/templates"
 )
@@ -72,7 +71,7 @@ func sentence(e changes.Entry) (text, subject string) {
 	}
 	subject = subjectName(subjects[0])
 	switch {
-	case subjects[0].Record == policyset.SetID:
+	case subjects[0].Record == app.PolicyRecord:
 		subject = ownerOf(e.Changes)
 		if e.Action != registry.PolicySave {
 			subject = strings.ToLower(subject[:1]) + subject[1:]

@@ -21,7 +21,6 @@ import (
 	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
 	"tidegate/internal/registry"
 	"tidegate/web/templates"
 )
@@ -221,7 +220,7 @@ func OfEntry(e registry.AuditEntry) []templates.Change {
 }
 
 func ofSubject(s registry.AuditSubject) []templates.Change {
-	if s.Record == policyset.SetID {
+	if s.Record == app.PolicyRecord {
 		before, after := &policy.Set{}, &policy.Set{}
 		if unmarshal(s.Before, before) && unmarshal(s.After, after) {
 			return OfPolicy(before, after)

@@ -1,6 +1,7 @@
 package changes_test
 
 import (
+	"tidegate/functions/admin/app"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -17,7 +18,6 @@ import (
 	"tidegate/internal/audit"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
 	"tidegate/internal/testing/sitetest"
@@ -73,7 +73,7 @@ func TestCachedChanges(t *testing.T) {
 	}
 	list := func(packed bool) []audit.Entry {
 		page, err := keys.Audit().List(t.Context(),
-			audit.Query{Subject: policyset.SetID, Count: 100, KeepPacked: packed})
+			audit.Query{Subject: app.PolicyRecord, Count: 100, KeepPacked: packed})
 		keys.Must(err)
 		return page.Entries
 	}
@@ -103,7 +103,7 @@ func TestCachedChanges(t *testing.T) {
 	}
 	cache := &changes.Cache{}
 	for i := range 3 * changes.MaxCached {
-		cache.Of(audit.Entry{ID: fmt.Sprint(i), Subject: policyset.SetID, After: json.RawMessage(`{`)})
+		cache.Of(audit.Entry{ID: fmt.Sprint(i), Subject: app.PolicyRecord, After: json.RawMessage(`{`)})
 	}
 	if cache.Len() > changes.MaxCached {
 		t.Errorf("got %d cached entries, want at most %d", cache.Len(), changes.MaxCached)
@@ -124,7 +124,7 @@ func TestLargePolicyIsUndoneRevertedExported(t *testing.T) {
 		return set.Plans[0].Limits[0].Requests
 	}
 	newest := func() audit.Entry {
-		page, err := keys.Audit().List(t.Context(), audit.Query{Subject: policyset.SetID, Count: 1})
+		page, err := keys.Audit().List(t.Context(), audit.Query{Subject: app.PolicyRecord, Count: 1})
 		keys.Must(err)
 		return page.Entries[0]
 	}

@@ -1,13 +1,13 @@
 package changes
 
 import (
+	"tidegate/functions/admin/app"
 	"context"
 	"slices"
 	"time"
 
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
 	"tidegate/internal/registry"
 	"tidegate/internal/usage"
 )
@@ -23,7 +23,7 @@ func (c *Changes) TrialSince(ctx context.Context, p policy.Plan) (time.Time, err
 		return time.Time{}, nil
 	}
 	since := time.Now().Add(-usage.MinutesKept + time.Minute)
-	found, err := c.keys.Audit(ctx, registry.AuditQuery{Subject: policyset.SetID, Since: since,
+	found, err := c.keys.Audit(ctx, registry.AuditQuery{Subject: app.PolicyRecord, Since: since,
 		Count: maxTrialEdits})
 	if err != nil {
 		return since, err

@@ -18,7 +18,6 @@ import (
 	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
 	"tidegate/internal/registry"
 	"tidegate/web/templates"
 )
@@ -231,7 +230,7 @@ func (d *pages) renderConflict(
 	w http.ResponseWriter, r *http.Request, current, next *policy.Set, e edit,
 ) error {
 	c := &templates.Conflict{Keep: d.Path("/policies")}
-	for i, entry := range d.History(r.Context(), policyset.SetID, current.Version) {
+	for i, entry := range d.History(r.Context(), app.PolicyRecord, current.Version) {
 		if entry.Number <= uint64(e.version) {
 			break
 		}

@@ -21,7 +21,6 @@ import (
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
 	"tidegate/internal/usage"
 	"tidegate/web/templates"
 )
@@ -85,7 +84,7 @@ func (d *pages) showPolicies(w http.ResponseWriter, r *http.Request) error {
 	p := templates.PoliciesPage{
 		Page: d.Page(r, "Policies"), Version: page.Number(set.Version),
 		Limits: policydoc.Each(set.Limits), Everyone: allCallersFacts(set),
-		Audit: d.Path("/audit?subject=" + policyset.SetID), Export: d.Path("/policies.yaml"),
+		Audit: d.Path("/audit?subject=" + app.PolicyRecord), Export: d.Path("/policies.yaml"),
 	}
 	for _, plan := range set.Plans {
 		p.Plans = append(p.Plans, d.planRow(r, plan, counts[plan.Number]))
