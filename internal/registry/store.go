@@ -1,12 +1,19 @@
 // Package registry edits keys, the policy set, groups and machine tokens. They are records
-// of the log of changes (package changes), whose view in Valkey it reads. Only the admin
+// of the log of changes (package changes), whose view in Valkey it reads: an edit is judged
+// on records at the newest change, so edits of all writers are serial. Only the admin
 // function and tools import the package; the check function must not.
+//
+// The records are the policy set (keyspace.PolicyID), keys by their ids, groups by
+// policy.GroupID, and machine tokens by "token:" and their ids. The version of a key and of
+// the policy set is the number of its record's last change.
 package registry
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
@@ -15,6 +22,7 @@ import (
 	"tidegate/internal/changes"
 	"tidegate/internal/objects"
 	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
 )
 
 // Errors beside a valid result: the edit is made, but not all that an edit promises.
@@ -42,42 +50,89 @@ type Store struct {
 }
 
 // New returns a Store on a connected client and the store of the log.
-func New(client valkey.Client, store objects.Store, pepper apikey.Pepper) *Store { panic("todo") }
+func New(client valkey.Client, store objects.Store, pepper apikey.Pepper) *Store {
+	s := &Store{client: client, pepper: pepper, subjects: apikey.NewKey(pepper), Now: time.Now}
+	s.log = changes.New(store, changes.OnValkey(client), changes.Options{
+		Key: pepper.Derive("changes"), Lists: lists, Name: nameOf, Settle: settle, Revert: revert,
+	})
+	return s
+}
 
 // Log returns the log of changes.
-func (s *Store) Log() *changes.Log { panic("todo") }
+func (s *Store) Log() *changes.Log { return s.log }
 
 // Start writes change 1 with an empty policy if the log is empty, and brings Valkey to the
 // newest change.
-func (s *Store) Start(ctx context.Context) error { panic("todo") }
+func (s *Store) Start(ctx context.Context) error {
+	empty, err := policyset.EncodeSet(&policy.Set{NextNumber: 1})
+	if err != nil {
+		return err
+	}
+	return s.log.Start(ctx, empty)
+}
 
 // CatchUp brings Valkey to the newest change, stores marks and writes checkpoints. It runs
 // once a minute.
-func (s *Store) CatchUp(ctx context.Context) error { panic("todo") }
+func (s *Store) CatchUp(ctx context.Context) error { return s.log.CatchUp(ctx) }
 
 // TokenCaller returns the id that checks give to the caller with this name at a token
 // issuer.
-func (s *Store) TokenCaller(issuer, name string) string { panic("todo") }
+func (s *Store) TokenCaller(issuer, name string) string { return s.subjects.Token(issuer, name) }
 
 // AddressCaller returns the id that checks give to clients whose address has this prefix.
-func (s *Store) AddressCaller(prefix netip.Prefix) string { panic("todo") }
+func (s *Store) AddressCaller(prefix netip.Prefix) string { return s.subjects.Address(prefix) }
 
-// Writable returns nil if every shard takes a write.
-func (s *Store) Writable(ctx context.Context) error { panic("todo") }
-
-// Usable returns nil if checks find the policy and the keys, in whatever version. It fails
-// with policy.ErrMissing.
-func (s *Store) Usable(ctx context.Context) error { panic("todo") }
-
-// Set returns the policy set in force, without the overrides of groups that ended.
-func (s *Store) Set(ctx context.Context) (*policy.Set, error) { panic("todo") }
-
-// SaveSet replaces the policy set; see set.go.
-func (s *Store) SaveSet(ctx context.Context, next policy.Set, edit Edit) (*policy.Set, error) {
-	panic("todo")
+// acknowledge returns what a receipt says beside the result of an edit.
+func acknowledge(r changes.Receipt, err error) error {
+	switch {
+	case err != nil:
+		return fmt.Errorf("registry: %w", err)
+	case r.Number == 0: // nothing changed
+		return nil
+	case !r.InForce:
+		return ErrNotInForce
+	case !r.Replicated:
+		return ErrNotReplicated
+	}
+	return nil
 }
 
-// CheckSet returns next as SaveSet would save it in place of current.
-func (s *Store) CheckSet(ctx context.Context, next policy.Set, current *policy.Set) (*policy.Set, error) {
-	panic("todo")
+// made reports whether an edit with this error was made, or may have been.
+func made(err error) bool {
+	return err == nil || errors.Is(err, ErrNotInForce) || errors.Is(err, ErrNotReplicated) ||
+		errors.Is(err, ErrNotStored) || errors.Is(err, changes.ErrUnknown)
+}
+
+const (
+	groupPrefix = "group-" // of policy.GroupID
+	tokenPrefix = "token:" // of the records of machine tokens
+)
+
+// validID reports whether a text can be a caller's id: 1 to 64 letters, digits, hyphens and
+// underscores, but not another record.
+func validID(id string) bool {
+	return id != "" && len(id) <= 64 && !strings.ContainsFunc(id, func(r rune) bool {
+		return r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	}) && id != changes.Policy && !strings.HasPrefix(id, groupPrefix)
+}
+
+// nameOf returns what people call a record; empty for one that cannot be read.
+func nameOf(record string, content []byte) string {
+	switch {
+	case record == changes.Policy:
+		return ""
+	case strings.HasPrefix(record, groupPrefix):
+		_, name := policyset.GroupReset(content)
+		return name
+	case strings.HasPrefix(record, tokenPrefix):
+		t, _, _ := decodeToken(record, content)
+		return t.Name
+	}
+	k, _, _ := policyset.DecodeRecord(record, 0, content)
+	return k.Name
+}
+
+// invalid returns an *InvalidError about one field.
+func invalid(field, problem string) error {
+	return policy.Invalid([]policy.FieldError{{Field: field, Message: problem}})
 }

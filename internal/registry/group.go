@@ -1,0 +1,117 @@
+package registry
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+
+	"tidegate/internal/changes"
+	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
+)
+
+// A group exists while it has keys. Its record says when it was reset, and lists it: it is
+// made with the first key of the group, and stays.
+
+// Group is a group of keys.
+type Group struct {
+	Name string
+	Keys int64
+}
+
+// Groups returns up to count groups with keys whose names start with a prefix, ignoring
+// case, in the order of their names.
+func (s *Store) Groups(ctx context.Context, prefix string, count int) ([]Group, error) {
+	var groups []Group
+	names := changes.Part{Begin: allGroups + "\x00" + strings.ToLower(prefix), Limit: count}
+	for len(groups) < count {
+		listed, err := s.log.List(ctx, names)
+		if err != nil {
+			return nil, fmt.Errorf("registry: list groups: %w", err)
+		}
+		found := listed[0].Entries
+		lists := make([]string, len(found))
+		for i, entry := range found {
+			lists[i] = groupList(memberID(entry))
+		}
+		sizes, err := s.counts(ctx, lists)
+		if err != nil {
+			return nil, err
+		}
+		for i, entry := range found {
+			if sizes[i] > 0 && len(groups) < count {
+				groups = append(groups, Group{memberID(entry), int64(sizes[i])})
+			}
+		}
+		if len(found) < count {
+			break
+		}
+		names.After = found[len(found)-1]
+	}
+	return groups, nil
+}
+
+// ResetGroup writes that what a group was counted up to now does not count. The counts of
+// its keys stay. It fails with ErrNotFound for a group without keys.
+func (s *Store) ResetGroup(ctx context.Context, name string, edit Edit) error {
+	if err := edit.Validate(); err != nil {
+		return err
+	}
+	id := policy.GroupID(name)
+	now, err := s.serverTime(ctx, id)
+	if err != nil {
+		return err
+	}
+	receipt, err := s.log.Edit(ctx, edit.change(GroupReset),
+		func(ctx context.Context, r *changes.Reader) ([]changes.Item, error) {
+			if n, err := r.Count(ctx, groupList(name)+"\x00"); err != nil || n == 0 {
+				return nil, cmp.Or(err, policy.ErrNotFound)
+			}
+			if _, err := r.Get(ctx, id); err != nil {
+				return nil, err
+			}
+			return []changes.Item{{Record: id, After: policyset.EncodeGroup(now.UnixMicro(), name)}}, nil
+		})
+	if err != nil {
+		return editError(err)
+	}
+	return acknowledge(receipt, nil)
+}
+
+// OverrideGroup gives the keys of a group limits in place of their plans' until the
+// override ends; nil ends it at once. Counts stay, and a key's own override wins. Every
+// check that starts after it returns obeys. It fails with ErrNotFound for a group without
+// keys, or without an override to end; otherwise as SaveSet does.
+func (s *Store) OverrideGroup(ctx context.Context, name string, o *policy.Override, edit Edit) error {
+	action := GroupOverride
+	if o == nil {
+		action = GroupEnd
+	}
+	_, err := s.editSet(ctx, action, edit, func(ctx context.Context, r *changes.Reader,
+		current *policy.Set) (*policy.Set, error) {
+		next := *current
+		next.GroupOverrides = maps.Clone(current.GroupOverrides)
+		s.dropEnded(&next)
+		if o == nil {
+			if _, found := next.GroupOverrides[name]; !found {
+				return nil, policy.ErrNotFound
+			}
+			delete(next.GroupOverrides, name)
+			return &next, nil
+		}
+		if n, err := r.Count(ctx, groupList(name)+"\x00"); err != nil || n == 0 {
+			return nil, cmp.Or(err, policy.ErrNotFound)
+		}
+		if err := o.Validate(current); err != nil {
+			return nil, err
+		}
+		if next.GroupOverrides == nil {
+			next.GroupOverrides = map[string]policy.Override{}
+		}
+		next.GroupOverrides[name] = *o
+		return &next, nil
+	})
+	return err
+}
