@@ -253,18 +253,6 @@ func TestOwnDomain(t *testing.T) {
 		"https://limits.example.com")
 }
 
-func TestWebACL(t *testing.T) {
-	made := of(t, prod)
-	acl := made.only(t, "AWS::WAFv2::WebACL", "").Properties
-	equal(t, "rate", acl.at("Rules", 0, "Statement", "RateBasedStatement", "Limit"), floodLimit)
-	equal(t, "rules", len(list(acl["Rules"])), 2)
-	association := made.only(t, "AWS::WAFv2::WebACLAssociation", "").Properties
-	if stage := text(association["ResourceArn"]); !strings.Contains(stage, "/stages/") {
-		t.Errorf("got web ACL on %s, want a stage", stage)
-	}
-	equal(t, "without the flag", len(of(t, dev).all("AWS::WAFv2::WebACL")), 0)
-}
-
 func TestAlarms(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		topic := "${" + made.only(t, "AWS::SNS::Topic", "").id + "}"

@@ -54,9 +54,6 @@ func (s *Stack) newExample() *example {
 			backend, nil),
 		Authorizer: e.httpAuthorizer.HTTP,
 	})
-	if s.props.WAF {
-		s.newWebACL(e.rest)
-	}
 	return e
 }
 

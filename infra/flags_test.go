@@ -36,15 +36,15 @@ func TestSynthesisRefusesFlags(t *testing.T) {
 func TestStageFile(t *testing.T) {
 	folder := t.TempDir()
 	file := settings.StageFile{}
-	if err := file.Set("prod", map[string]string{"journal": "true"}); err != nil {
+	if err := file.Set("prod", map[string]string{"changesLockDays": "30"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := file.Write(folder, "prod"); err != nil {
 		t.Fatal(err)
 	}
 	p, err := stageProps(folder, map[string]string{"stage": "prod", "nag": "true"})
-	if err != nil || !p.Journal.Enabled || !p.Nag || p.Stage != "prod" {
-		t.Errorf("got %+v, %v, want prod with journal and nag", p.Journal, err)
+	if err != nil || p.ChangesLockDays != 30 || !p.Nag || p.Stage != "prod" {
+		t.Errorf("got %+v, %v, want prod with a lock and nag", p.ChangesLockDays, err)
 	}
 	if p, err = stageProps(folder, map[string]string{"logLevel": "warn"}); err != nil || p.Stage != "dev" ||
 		p.LogLevel != "warn" {
@@ -79,8 +79,7 @@ func TestEveryFlagHasAnEffect(t *testing.T) {
 		"accessLogs": "false",
 	})
 	elsewhere := maps.Clone(many)
-	maps.Copy(elsewhere, map[string]string{"stage": "qa", "keep": "true", "metrics": "true",
-		"cloudWatchDashboard": "false"})
+	maps.Copy(elsewhere, map[string]string{"stage": "qa", "keep": "true", "metrics": "true"})
 	for _, name := range settings.Names() {
 		// TestNag; TestJWKS and TestJWTIssuers, since these exclude jwtJwksUrl
 		if name == "nag" || name == "jwtJwks" || name == "jwtIssuers" {

@@ -57,69 +57,33 @@ func written(t *testing.T, stage string) []string {
 	return all
 }
 
-// Graphs and alarms use only metrics that the check function writes. Each metric has a
-// graph.
+// Alarms use only metrics that the check function writes.
 func TestMetricsAreThoseOfTheFunction(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		if strings.HasSuffix(t.Name(), "/dev") {
 			return // TestDevHasNoMetrics
 		}
 		write := written(t, text(environment(t, made, "Check")["STAGE"]))
-		drawn, watched := graphed(t, made), alarmed(made)
+		watched := alarmed(made)
 		if len(watched) < 4 {
 			t.Errorf("got alarms on %q, want at least 4", watched)
 		}
-		for _, m := range slices.Concat(drawn, watched) {
+		for _, m := range watched {
 			if !slices.Contains(write, m) {
-				t.Errorf("got %s in a graph or an alarm, want metrics that the function writes", m)
-			}
-		}
-		for _, m := range write {
-			if !slices.Contains(drawn, m) {
-				t.Errorf("want a graph of %s", m)
+				t.Errorf("got %s in an alarm, want metrics that the function writes", m)
 			}
 		}
 	})
 }
 
 // A dev stage has no metrics of the functions, to save their cost: the function writes
-// none, and no graph or alarm uses them. There are alarms on AWS's own metrics.
+// none, and no alarm uses them. There are alarms on AWS's own metrics.
 func TestDevHasNoMetrics(t *testing.T) {
 	made := of(t, dev)
 	equal(t, "the function's stage", environment(t, made, "Check")["STAGE"], nil)
 	equal(t, "what the dashboard shows", environment(t, made, "Admin")["STAGE"], "dev")
-	equal(t, "dashboards", len(made.all("AWS::CloudWatch::Dashboard")), 0)
 	equal(t, "alarms on metrics of the function", len(alarmed(made)), 0)
 	made.only(t, "AWS::CloudWatch::Alarm", "AlarmCheckThrottles")
-}
-
-// graphed returns the function's metrics that the CloudWatch dashboard draws.
-func graphed(t *testing.T, made template) []string {
-	t.Helper()
-	var body struct {
-		Widgets []struct {
-			Properties struct{ Metrics [][]any }
-		}
-	}
-	if err := json.Unmarshal([]byte(text(made.only(t, "AWS::CloudWatch::Dashboard",
-		"").Properties["DashboardBody"])), &body); err != nil {
-		t.Fatal(err)
-	}
-	var all []string
-	for _, w := range body.Widgets {
-		for _, m := range w.Properties.Metrics {
-			if m[0] != telemetry.Namespace {
-				continue
-			}
-			var pairs []string
-			for i := 2; i+1 < len(m); i += 2 {
-				pairs = append(pairs, fmt.Sprintf("%v=%v", m[i], m[i+1]))
-			}
-			slices.Sort(pairs)
-			all = append(all, fmt.Sprintf("%v %v %s", m[0], m[1], strings.Join(pairs, " ")))
-		}
-	}
-	return all
 }
 
 // alarmed returns the function's metrics that alarms watch, alone or in an expression.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/jsii-runtime-go"
 
 	"tidegate/infra/settings"
@@ -73,13 +72,7 @@ func (s *Stack) newVPC() awsec2.Vpc {
 	} else {
 		props.MaxAzs = jsii.Number(2)
 	}
-	vpc := awsec2.NewVpc(s.Stack, jsii.String("Network"), props)
-	vpc.AddFlowLog(jsii.String("Rejected"), &awsec2.FlowLogOptions{
-		Destination: awsec2.FlowLogDestination_ToCloudWatchLogs(s.logGroup("NetworkLog", "network"),
-			s.flowLogRole()),
-		TrafficType: awsec2.FlowLogTrafficType_REJECT,
-	})
-	return vpc
+	return awsec2.NewVpc(s.Stack, jsii.String("Network"), props)
 }
 
 // layout returns the groups of subnets. Those with internet have their ranges also while
@@ -98,17 +91,6 @@ func (s *Stack) layout() *[]*awsec2.SubnetConfiguration {
 		group("isolated", awsec2.SubnetType_PRIVATE_ISOLATED, true), public,
 		group("egress", awsec2.SubnetType_PRIVATE_WITH_EGRESS, check || admin),
 	}
-}
-
-// flowLogRole returns a role that only flow logs of this account can assume. The CDK adds
-// the right to write to the log group.
-func (s *Stack) flowLogRole() awsiam.Role {
-	return awsiam.NewRole(s.Stack, jsii.String("NetworkLogRole"), &awsiam.RoleProps{
-		AssumedBy: awsiam.NewServicePrincipal(jsii.String("vpc-flow-logs.amazonaws.com"),
-			&awsiam.ServicePrincipalOpts{
-				Conditions: &map[string]any{"StringEquals": map[string]any{"aws:SourceAccount": s.Account()}},
-			}),
-	})
 }
 
 func (s *Stack) group(vpc awsec2.Vpc, id, description string) awsec2.SecurityGroup {

@@ -22,7 +22,7 @@ type Stack struct {
 	key     awskms.Key
 	network *network
 	store   *store
-	journal *journal // nil for none
+	changes *changesLog
 	forward *forward // nil for none
 	secrets *secrets
 	check   *function
@@ -45,15 +45,12 @@ func NewStack(scope constructs.Construct, props settings.Props, code codeOf) *St
 	s.network = s.newNetwork()
 	s.secrets = s.newSecrets()
 	s.store = s.newStore()
-	if props.Journal.Enabled {
-		s.journal = s.newJournal()
-	}
+	s.changes = s.newChangesLog()
 	s.check = s.newCheck()
 	s.panel = s.newDashboardAPI()
 	s.admin = s.newAdmin()
-	if s.journal != nil {
-		s.journal.grantAccess(s)
-	}
+	s.changes.grantAccess(s)
+	s.scheduleMinute()
 	if props.Crossings != "" {
 		s.forward = s.newForward()
 	}
@@ -65,9 +62,6 @@ func NewStack(scope constructs.Construct, props settings.Props, code codeOf) *St
 	s.allowCallers()
 	s.topic = s.newTopic()
 	s.newAlarms()
-	if props.Observe.Dashboard {
-		s.newMetricsDashboard()
-	}
 	s.newOutputs()
 	return s
 }
@@ -75,17 +69,12 @@ func NewStack(scope constructs.Construct, props settings.Props, code codeOf) *St
 // tag adds the tags to every resource that can have tags.
 func (s *Stack) tag() {
 	tags := awscdk.Tags_Of(s.Stack)
-	props := &awscdk.TagProps{ExcludeResourceTypes: jsii.Strings(untagged...)}
-	tags.Add(jsii.String("Application"), jsii.String("Tidegate"), props)
-	tags.Add(jsii.String("Stage"), &s.props.Stage, props)
+	tags.Add(jsii.String("Application"), jsii.String("Tidegate"), nil)
+	tags.Add(jsii.String("Stage"), &s.props.Stage, nil)
 	for _, name := range slices.Sorted(maps.Keys(s.props.Tags)) {
-		tags.Add(&name, jsii.String(s.props.Tags[name]), props)
+		tags.Add(&name, jsii.String(s.props.Tags[name]), nil)
 	}
 }
-
-// untagged are resource types whose Tags CloudFormation refuses in me-central-1 and
-// me-south-1.
-var untagged = []string{"AWS::CloudWatch::Dashboard"}
 
 // removal returns the policy for resources with data when the stack is deleted. After a
 // failed first deployment they are deleted in any case, so that the next attempt can use
@@ -108,9 +97,7 @@ func (s *Stack) newOutputs() {
 	s.output("CheckFunctionArn", *s.check.FunctionArn(),
 		"The authorizer's function, for APIs of other stacks and accounts")
 	s.output("CacheHost", *s.store.host, "The cache; only the functions reach it")
-	if s.journal != nil {
-		s.output("JournalAddress", s.journal.address(), "The journal of every change")
-	}
+	s.output("ChangesLog", s.changes.address(), "The log of changes, which has all keys and policies")
 	if s.forward != nil && s.forward.topic != nil {
 		s.output("CrossingsTopicArn", *s.forward.topic.TopicArn(), "Crossed limits are published here")
 	}

@@ -21,9 +21,6 @@ func Read(values map[string]string) (Props, error) {
 	if err := r.unknown(); err != nil {
 		return p, err
 	}
-	if strings.TrimSpace(values["cloudWatchDashboard"]) == "" {
-		p.Observe.Dashboard = p.Observe.Metrics
-	}
 	p.setDefaults()
 	return p, errors.Join(append(r.errs, p.check())...)
 }

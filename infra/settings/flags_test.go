@@ -36,7 +36,7 @@ func TestDefaultsByStage(t *testing.T) {
 		prod := stage == "prod"
 		equal(t, stage+" concurrency", []int{p.Check.Concurrency, p.Admin.Concurrency},
 			pick(prod, []int{100, 5}, []int{Unreserved, Unreserved}))
-		equal(t, stage+" observed", p.Observe, Observe{Metrics: prod, Dashboard: prod, AccessLogs: prod})
+		equal(t, stage+" observed", p.Observe, Observe{Metrics: prod, AccessLogs: prod})
 		equal(t, stage+" version", p.Store.Version+string(p.Store.Durability), "8.1")
 	}
 }
@@ -82,12 +82,11 @@ func TestFlagsReachProps(t *testing.T) {
 	p = propsOf(t, map[string]string{"tracing": "true", "metrics": "true", "accessLogs": "true",
 		"valkeyVersion": "7.2"})
 	equal(t, "observed", p.Observe,
-		Observe{Tracing: true, Metrics: true, Dashboard: true, AccessLogs: true})
+		Observe{Tracing: true, Metrics: true, AccessLogs: true})
 	equal(t, "version", p.Store.Version, "7.2")
-	p = propsOf(t, map[string]string{"stage": " prod ", "cloudWatchDashboard": " ", "logDays": " 30 "})
-	equal(t, "blanks", []any{p.Stage, p.Keep, p.Observe.Dashboard, p.LogDays}, "[prod true true 30]")
-	p = propsOf(t, map[string]string{"stage": "prod", "cloudWatchDashboard": "false", "store": "nodes",
-		"valkeyDurability": "async"})
+	p = propsOf(t, map[string]string{"stage": " prod ", "metrics": " ", "logDays": " 30 "})
+	equal(t, "blanks", []any{p.Stage, p.Keep, p.Observe.Metrics, p.LogDays}, "[prod true true 30]")
+	p = propsOf(t, map[string]string{"stage": "prod", "store": "nodes", "valkeyDurability": "async"})
 	equal(t, "observed", p.Observe, Observe{Metrics: true, AccessLogs: true})
 	equal(t, "version with durability", p.Store.Version+" "+string(p.Store.Durability), "9.0 async")
 	p = propsOf(t, oidc("zones", "eu-west-1a, eu-west-1b,eu-west-1c", "tags", "team=api,centre=42",
@@ -115,8 +114,7 @@ func TestErrorsNameTheFlag(t *testing.T) {
 		"nodes without addresses": {
 			map[string]string{"store": "nodes", "cidr": "10.0.0.0/24", "shards": "10"},
 			[]string{"-c shards=10: means 20 nodes, and cidr=10.0.0.0/24 has room for 16"}},
-		"keys in S3 beside the journal": {changed(tokens("jwtJwksUrl",
-			"https://keys.s3.eu-west-1.amazonaws.com/jwks"), "journal", "true"),
+		"keys in S3": {tokens("jwtJwksUrl", "https://keys.s3.eu-west-1.amazonaws.com/jwks"),
 			[]string{"-c jwtJwksUrl=https://keys.s3"}},
 		"one zone": {map[string]string{"zones": "eu-west-1a"}, []string{"-c zones=eu-west-1a: must be 2"}},
 		"a zone twice": {map[string]string{"zones": "eu-west-1a,eu-west-1a"},
@@ -145,15 +143,11 @@ func TestErrorsNameTheFlag(t *testing.T) {
 			[]string{"needs a nodeType of R6g", "not cache.t4g.small"}},
 		"durable and tiered": {durable("nodeType", "cache.r6gd.xlarge"),
 			[]string{"needs a nodeType of R6g", "not cache.r6gd.xlarge"}},
-		"dashboard alone": {map[string]string{"cloudWatchDashboard": "true"},
-			[]string{"-c cloudWatchDashboard=true: needs metrics=true"}},
 		"snapshots": {map[string]string{"snapshotDays": "36"}, []string{"-c snapshotDays=36"}},
 		"memory":    {map[string]string{"adminMemory": "64"}, []string{"-c adminMemory=64"}},
 		"log":       {map[string]string{"logLevel": "loud"}, []string{"-c logLevel=loud"}},
 		"days":      {map[string]string{"logDays": "8"}, []string{"-c logDays=8: must be one of"}},
 		"user":      {map[string]string{"adminUser": "a b"}, []string{"-c adminUser=a b"}},
-		"WAF without example": {map[string]string{"waf": "true", "example": "false"},
-			[]string{"-c waf=true: needs example=true"}},
 		"mail": {map[string]string{"alarmEmail": "ops"}, []string{"-c alarmEmail=ops"}},
 		"tag":  {map[string]string{"tags": "aws:x=1"}, []string{"-c tags=aws:x"}},
 		"tags": {map[string]string{"tags": "team"}, []string{"-c tags=team: must be name=value"}},
@@ -212,12 +206,8 @@ func TestErrorsNameTheFlag(t *testing.T) {
 			[]string{"-c denyCache=soon: must be a duration such as"}},
 		"deny": {map[string]string{"httpApiDeny": "429"}, []string{"-c httpApiDeny=429: must be deny"}},
 		"idle": {map[string]string{"sessionIdle": "1s"}, []string{"-c sessionIdle=1s", "1m to 720h"}},
-		"retention": {map[string]string{"journal": "true", "auditRetention": "24h"},
-			[]string{"-c auditRetention=24h0m0s", "744h to 87600h"}},
-		"lock": {map[string]string{"journal": "true", "journalLockDays": "3651"},
-			[]string{"-c journalLockDays=3651", "from 1 to 3650"}},
-		"retention alone": {map[string]string{"auditRetention": "744h"},
-			[]string{"-c journal=false: must be true with"}},
+		"lock": {map[string]string{"changesLockDays": "3651"},
+			[]string{"-c changesLockDays=3651", "from 1 to 3650"}},
 		"short session": {map[string]string{"sessionIdle": "1h", "sessionLifetime": "30m"},
 			[]string{"-c sessionLifetime=30m0s: must not be shorter"}},
 		"idle beyond the default lifetime": {map[string]string{"sessionIdle": "24h"},

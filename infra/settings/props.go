@@ -27,8 +27,9 @@ type Props struct {
 	// Zones are 2 or 3 availability zones. Default the first two of the region.
 	Zones []string `flag:"zones" fixed:"the subnets and the cache would be replaced"`
 
-	// Journal stores every change durably before it is acknowledged.
-	Journal Journal
+	// ChangesLockDays is for how many days nobody, not even the account's root user, can
+	// delete an object of the log of changes. Default none.
+	ChangesLockDays int `flag:"changesLockDays" range:"1-3650"`
 	// Crossings is the target of events of crossed limits: the account's default event
 	// bus, or a topic of the stack. Default none.
 	Crossings string `flag:"crossings" values:"eventbridge,sns"`
@@ -56,9 +57,6 @@ type Props struct {
 	// CORSOrigin is the origin whose scripts may read the example APIs' answers in a
 	// browser: an origin, * or none. Default *.
 	CORSOrigin string `flag:"corsOrigin"`
-	// WAF puts a web ACL with a rate-based rule before the example's REST API. HTTP APIs
-	// cannot have one.
-	WAF bool `flag:"waf"`
 	// Callers are ARNs of authorizers of other stacks or accounts that may invoke the
 	// check function.
 	Callers []string `flag:"callers"`
@@ -79,20 +77,6 @@ type Props struct {
 
 	// Nag makes synthesis fail for every finding of cdk-nag that is not an exception.
 	Nag bool `flag:"nag"`
-}
-
-// Journal is the bucket that stores every change. It stays when the stack is deleted.
-type Journal struct {
-	Enabled bool `flag:"journal" fixed:"a journal that is on again would start empty"`
-	// Away is whether changes are refused or queued while the bucket is unavailable.
-	Away string `flag:"journalAway" values:"refuse,queue" env:"JOURNAL_AWAY"`
-	// Restore is whether changes that Valkey lost are restored always or on request.
-	Restore string `flag:"journalRestore" values:"ask,always" env:"JOURNAL_RESTORE"`
-	// LockDays is for how many days nobody, not even the account's root user, can delete
-	// an entry. Default none.
-	LockDays int `flag:"journalLockDays" range:"1-3650"`
-	// AuditRetention is how long entries of the audit log stay in Valkey.
-	AuditRetention *time.Duration `flag:"auditRetention" env:"AUDIT_RETENTION"`
 }
 
 // Store is the cache.
@@ -263,8 +247,6 @@ type Observe struct {
 	// Metrics makes the check function write its own metrics, which some alarms need.
 	// Default true in stage prod, else false.
 	Metrics bool `flag:"metrics"`
-	// Dashboard is the CloudWatch dashboard, which draws these metrics. Default Metrics.
-	Dashboard bool `flag:"cloudWatchDashboard"`
 	// AccessLogs are the access logs of the HTTP APIs. Default true in stage prod, else
 	// false.
 	AccessLogs bool `flag:"accessLogs"`

@@ -61,8 +61,6 @@ func (p *Props) check() error {
 	}
 	want(corsOrigin.MatchString(p.CORSOrigin), "corsOrigin", p.CORSOrigin,
 		"must be an origin such as https://app.example.com, * or none")
-	want(p.Example || !p.WAF, "waf", p.WAF,
-		"needs example=true, since the web ACL protects the example's REST API")
 	want(releaseName.MatchString(p.Release), "release", p.Release,
 		"must be at most 64 letters, digits and ._+/-")
 	want(p.AlarmEmail == "" || email.MatchString(p.AlarmEmail), "alarmEmail", p.AlarmEmail,
@@ -72,15 +70,12 @@ func (p *Props) check() error {
 		want(name != "" && !strings.HasPrefix(strings.ToLower(name), "aws:"), "tags", name,
 			"must be names that do not begin with aws:")
 	}
-	want(p.Observe.Metrics || !p.Observe.Dashboard, "cloudWatchDashboard", p.Observe.Dashboard,
-		"needs metrics=true, since it draws the check function's metrics")
 	want(!networkRange(p.CIDR) || p.nodes() <= p.room(), "shards", p.Store.Shards,
 		"means %d nodes, and cidr=%s has room for %d: choose a larger range, such as 10.42.0.0/16",
 		p.nodes(), p.CIDR, p.room())
-	p.Journal.check(want)
-	want(!p.Journal.Enabled || !bucketURL.MatchString(p.Identity.JWT.JWKSURL), "jwtJwksUrl",
-		p.Identity.JWT.JWKSURL, "must not be in S3 with journal=true: the network's way to S3 leads to the "+
-			"journal only. Use jwtJwks, or an address before the bucket")
+	want(!bucketURL.MatchString(p.Identity.JWT.JWKSURL), "jwtJwksUrl",
+		p.Identity.JWT.JWKSURL, "must not be in S3: the network's way to S3 leads to the log of changes only. "+
+			"Use jwtJwks, or an address before the bucket")
 	p.Store.check(want)
 	if err := p.Identity.check(want); err != nil {
 		errs = append(errs, err)
@@ -109,12 +104,6 @@ func (p *Props) room() int {
 		return 0
 	}
 	return max(2, len(p.Zones)) * (1<<(32-p.PrefixBits()-SubnetBits) - reservedAddresses)
-}
-
-func (j *Journal) check(want wants) {
-	wantDuration(want, "auditRetention", j.AuditRetention, config.AuditRetention)
-	want(j.Enabled || *j == Journal{}, "journal", j.Enabled,
-		"must be true with journalAway, journalRestore, journalLockDays or auditRetention")
 }
 
 // maxJWKS is the maximum size of a JWKS in bytes. It leaves room for the function's other

@@ -170,7 +170,7 @@ func stepOf(t *rapid.T, all []limiter.Limit, cost int64, now time.Time) limiter.
 	for i, l := range all {
 		applied[i] = limiter.Applied{Limit: l, Count: "count", Cost: cost, Owner: strconv.Itoa(i)}
 		if l.Calendar != limiter.NoCalendar {
-			applied[i].Periods = limiter.PeriodsOf(l.Calendar, "", now)
+			applied[i].Periods = limiter.PeriodsOf(l, now)
 		}
 	}
 	step, err := limiter.NewStep(applied)

@@ -2,10 +2,12 @@ package enforce
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/valkey-io/valkey-go"
 
@@ -58,6 +60,7 @@ type asked struct {
 	cost     int64
 	settles  bool
 	setter   string
+	billing  limits.Billing // of whom it counts
 }
 
 // list returns the name of the list that the limit reads.
@@ -80,7 +83,7 @@ func (a *asked) plain() string {
 	case limiter.Counter:
 		return fmt.Sprint(a.identity, " counter ", a.Window)
 	case limiter.FixedWindow:
-		return fmt.Sprint(a.identity, " fixed ", a.Window, a.Calendar, a.Zone)
+		return fmt.Sprint(a.identity, " fixed ", a.Window, a.Calendar, a.Zone, a.billing)
 	default:
 		return a.identity
 	}
@@ -168,7 +171,11 @@ func (h *history) limit(inPolicy, override bool) string {
 		_, marks, _ := strings.Cut(text, "s,")
 		return strings.TrimSuffix(fmt.Sprintf("%d at once,%s", 1+r.IntN(4), marks), ",") + ", up to 20 hours"
 	}
-	text += pick(r, "", "", "", "", ", counter", ", fixed window")
+	if r.IntN(8) == 0 && (strings.Contains(who, "caller") || strings.Contains(who, "group") || who == "") {
+		text = strings.Replace(text, window, "billing month", 1)
+	} else {
+		text += pick(r, "", "", "", "", ", counter", ", fixed window")
+	}
 	return text + pick(r, "", "", "", ", shadow")
 }
 
@@ -187,7 +194,7 @@ func (h *history) list(n int, inPolicy, override bool) []string {
 func (h *history) edit() {
 	r := h.random
 	name := pick(r, "one", "two", "three")
-	switch r.IntN(7) {
+	switch r.IntN(9) {
 	case 0:
 		plan, texts := pick(r, "free", "pro"), h.list(4, false, false)
 		h.say("plan %s: %q", plan, texts)
@@ -213,7 +220,23 @@ func (h *history) edit() {
 		group := pick(r, "", "acme", "beta")
 		h.say("%s to group %q", name, group)
 		h.key(name, h.keys[name].Plan, func(k *policy.Key) { k.Group = group })
-	case 6:
+	case 6, 7: // no billing month begins today or tomorrow
+		b := limits.Billing{Day: 1 + (time.Now().Day()+5+r.IntN(15))%28, Zone: pick(r, "", "Asia/Tokyo")}
+		if r.IntN(2) == 0 {
+			h.say("billing of %s: %v", name, b)
+			h.key(name, h.keys[name].Plan, func(k *policy.Key) { k.Billing = b })
+			return
+		}
+		group := pick(r, "acme", "beta")
+		h.say("billing of group %s: %v", group, b)
+		h.save(func(s *policy.Set) {
+			s.GroupBilling = maps.Clone(s.GroupBilling)
+			if s.GroupBilling == nil {
+				s.GroupBilling = map[string]limits.Billing{}
+			}
+			s.GroupBilling[group] = b
+		})
+	case 8:
 		h.say("reset %s", name)
 		h.key(name, h.keys[name].Plan, func(k *policy.Key) { k.Reset = h.serverNow() })
 		for list := range h.lists {
@@ -264,6 +287,12 @@ func (h *history) ask(l limits.Limit, name, group, plan string, q request) (a as
 		}
 	}
 	a = asked{Limit: l, shared: !l.Who.OfCaller(), group: l.Who == limits.EachGroup}
+	if l.Calendar == limiter.BillingMonth {
+		if a.billing = h.keys[name].Billing; a.group {
+			a.billing = h.policy.GroupBilling[group]
+		}
+		a.billing.Day = max(a.billing.Day, 1)
+	}
 	switch l.Who {
 	case limits.EachGroup:
 		if a.identity = "group " + group; group == "" {
@@ -369,7 +398,8 @@ func (h *history) compare(got Result, all []asked, reached bool) error {
 			if !l.Unread {
 				return fmt.Errorf("%s was asked", l.Limit)
 			}
-		case a.CountDenied && !reached: // a denied attempt waits for itself, too
+		case a.CountDenied && (!reached || a.Shadow && h.shadowDenies(all, a.list())):
+			// a denied attempt waits for itself, too
 			a.Requests -= a.cost
 			if l.Full() == h.fits(a) {
 				return fmt.Errorf("%s: full %v, used %d after the attempt, cost %d", l.Limit, l.Full(),
@@ -380,6 +410,13 @@ func (h *history) compare(got Result, all []asked, reached bool) error {
 		}
 	}
 	return nil
+}
+
+// shadowDenies reports whether a limit in shadow that reads a list has no room.
+func (h *history) shadowDenies(all []asked, list string) bool {
+	return slices.ContainsFunc(all, func(a asked) bool {
+		return a.Shadow && !a.replaced && a.list() == list && !h.fits(a)
+	})
 }
 
 // count adds a call to the lists.

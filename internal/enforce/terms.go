@@ -46,34 +46,29 @@ type Step struct {
 func (s *Step) Scaled(requests func(int64) int64) (limiter.Step, error) {
 	applied := make([]limiter.Applied, len(s.Limits))
 	for i, a := range s.Limits {
-		applied[i] = counted(a, s.Counts[i], s.periods[i])
+		applied[i] = a.Counted(s.Counts[i], s.periods[i])
 		applied[i].Limit.Requests = requests(a.Requests)
 	}
 	return limiter.NewStep(applied)
-}
-
-func counted(a limits.Applied, count string, p limiter.Periods) limiter.Applied {
-	return limiter.Applied{Limit: a.Step(), Count: count, Cost: a.Cost, Owner: a.Setter(),
-		Replaced: a.CountsOnly, Periods: p}
 }
 
 // periods has the calendar periods around the environment's clock. Reading the time zone
 // database for each call would take longer than the check.
 type periods struct {
 	mu    sync.Mutex
-	found map[limiter.Limit]limiter.Periods // by Calendar and Zone alone
+	found map[limiter.Limit]limiter.Periods // by Calendar, Zone and Day alone
 }
 
 func (p *periods) of(l limits.Limit, now time.Time) limiter.Periods {
 	if l.Calendar == limiter.NoCalendar {
 		return limiter.Periods{}
 	}
-	key, at := limiter.Limit{Calendar: l.Calendar, Zone: l.Zone}, now.UnixMicro()
+	key, at := limiter.Limit{Calendar: l.Calendar, Zone: l.Zone, Day: l.Day}, now.UnixMicro()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	of, known := p.found[key]
 	if !known || at < of[1] || at >= of[2] {
-		if of = limiter.PeriodsOf(l.Calendar, l.Zone, now); len(p.found) >= maxPeriods {
+		if of = limiter.PeriodsOf(key, now); len(p.found) >= maxPeriods {
 			clear(p.found)
 		}
 		p.found[key] = of
@@ -158,7 +153,7 @@ func (t *Terms) build(c *Checker) error {
 		applied := make([]limiter.Applied, len(s.Limits))
 		for j, a := range s.Limits {
 			s.periods = append(s.periods, c.periods.of(a.Limit, now))
-			applied[j] = counted(a, s.Counts[j], s.periods[j])
+			applied[j] = a.Counted(s.Counts[j], s.periods[j])
 		}
 		var err error
 		if s.step, err = limiter.NewStep(applied); err != nil {

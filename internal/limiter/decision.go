@@ -42,7 +42,7 @@ type Decision struct {
 	// Now is the server's clock, from which Next and RetryAfter count.
 	Now time.Time
 	// At is the instant of the call in the states, by which it is given back. It is later
-	// than Now after the clock stepped back.
+	// than Now after the clock stepped back, and after a reset that is ahead of it.
 	At time.Time
 	// Limits has a Usage for each limit, in the order given to NewStep.
 	Limits []Usage
@@ -135,7 +135,7 @@ type Settlement struct {
 	Changes []Change
 	At      int64  // Decision.At of the call, microseconds since 1970
 	Reset   int64  // as in Step
-	Record  string // as in Step: without its key nothing is settled; empty settles at once
+	Record  string // as in Step: without its key nothing is settled; empty settles whenever it is asked
 }
 
 // Settle returns the settlement of a decision that gives back everything: the refund of a

@@ -11,31 +11,49 @@
 // overrides forget nothing. A counter and a fixed window are a count with its window; a
 // token bucket also belongs to who set it. Each is a key of its own.
 //
-// A count has a state for each fate. The ordinary state counts the calls that pass every
-// enforced limit. A limit in shadow asks a second one, which counts the calls that fit the
-// shadow limits of that state too. A limit that counts denied calls asks a third one, of
-// attempts. Both also let the ordinary state count. So the mark of a limit can be taken
-// away at any time. A limit that an override replaces only counts.
+// A count has a state, a key in Valkey, for each fate that its limits need:
+//
+//	ordinary              counts calls that pass every enforced limit; may give back
+//	shadow                those of them that its shadow limits pass too; may give back
+//	attempts              every call, denied or not; gives nothing back
+//	attempts in shadow    the same, for shadow limits that count denied calls
+//
+// A limit of another fate lets the ordinary state count too. So the mark of a limit can be
+// taken away at any time. A limit that an override replaces only counts.
 //
 // # The log
 //
-// A log is a list of (time, total). What was used in a window is the newest total less the
-// total before the window. A cost passes a number if that leaves room for it; a cost above
-// the number never passes. The newest entry never moves.
+// A log is a list of entries (time, total): when something was counted, and all that was
+// counted until then. What was used in a window is the newest total less the total of the
+// last entry before the window. A cost fits a limit if it is at most what is left of the
+// limit's number; a cost above the number never fits. The newest entry does not change its
+// time.
 //
-// When the log has grown to 1.9 times its size, the next step merges neighbours in a piece
-// of at most 300 entries: while a merged entry stands for at most a 500th of what came
-// after it, or while more came after it than the largest number that is remembered. A
-// merged entry has the time of its latest call. So limits of up to 1,000 are exact, and a
-// larger one withholds less than a 500th of its number for as long as the calls of one
-// entry lie apart. No limit admits too much.
+// For example, a call of cost 3 at the time t, the first of a caller with 100 a minute and
+// 1,000 an hour. Both limits are of one count, so there is one key, and the step writes
+// once: the entries (t - 1 µs, 0) and (t, 3), 58 bytes. 97 and 997 are left. When 99 were
+// used in the minute, the cost fits as soon as 97 or fewer are: the wait ends when the
+// first entry after which at most 97 was counted leaves the minute. Nothing is written for
+// a denied call, also if only one of the limits denies it.
 //
-// The log remembers the longest window and the largest number of all limits that took from
-// it. They are kept for a whole window after they were last named, and gone two later.
-// Denials and looks name nothing, except that a denied attempt names on its own log. A log
-// never has more entries than about 2,000 * (2 + ln(N / 1,000)), for N the most that lies
-// in its longest window; of 1,000 or fewer, 1.9 * N + 24. An entry takes 12 bytes, the head
-// 34. Another state takes 44 bytes.
+// The log remembers what limits named when they took from it: the longest window and the
+// largest number. Both are kept for a whole window after they were last named, and are gone
+// two later. Denials and looks name nothing, except that a denied attempt names on its own
+// log.
+//
+// When the log has nearly doubled since the last time (1.9 times), the same step merges
+// neighbours in a piece of at most 300 entries: while a merged entry stands for at most a
+// 500th of what came after it, or while more came after it than the largest number that is
+// remembered. A merged entry has the time of its latest call. So two calls of cost 1 merge
+// only when 1,000 came after them: limits of up to 1,000 are exact, and a larger one
+// withholds less than a 500th of its number for as long as the calls of one entry lie
+// apart. Merging never admits too much.
+//
+// Two neighbours together stand for more than a 500th of what came after, so while calls
+// come a log has at most about 2,000 * (2 + ln(N / 1,000)) entries, for N the most that
+// lies in its longest window; of 1,000 or fewer, 1.9 * N + 24. A settlement that charges
+// more adds an entry, which the next calls merge. An entry takes 12 bytes, the head 34.
+// Another state takes 44 bytes.
 //
 // # Other algorithms
 //
@@ -55,7 +73,8 @@
 // and not a microsecond earlier, if nobody else calls.
 //
 // A reset is a time of the server's clock that whoever makes a step brings: what was counted
-// up to it does not count. Of two resets the later one holds.
+// up to it does not count. Of a state other than a log, nothing counts if its first call
+// was not later.
 //
 // # Settlement
 //
@@ -64,7 +83,8 @@
 // know stays counted, and attempts are never given back. What a settlement charges is taken
 // at its own instant for a whole window, whether it fits or not: it is owed, and the limit
 // denies until it has left. A call that will be settled has a record, which its settlement
-// takes away: it happens once.
+// takes away, so that it happens once. Without a record, whoever settles twice gives back
+// what other calls of a merged entry took.
 //
 // A token bucket gives back what cannot have drained since the call, and forgets what it
 // owes two windows after its latest call.
@@ -80,7 +100,10 @@
 //   - A number that is raised above all that are remembered sees what lay beyond the old one
 //     as one call at the time of its latest, so it may wait up to a window too long. Likewise
 //     what a limit reports as owed is an upper bound.
-//   - Merged entries stay a 500th only while less than half of what came after is given back.
+//   - A window that is raised above all that are remembered counts what the log still has,
+//     at least the longest remembered window.
+//   - Entries merged before a refund stand for a larger share of what is left after it: for
+//     a 250th when half was given back. Limits of up to 1,000 are exact without refunds.
 //   - A clock that jumps ahead ends logs, and a reset before the clock has caught up after
 //     a step back does not reach calls whose instants are later than the reset.
 //   - Refunds of calls whose log ended, or was reset, before the clock stepped back over it.

@@ -24,6 +24,7 @@ type Limit struct {
 	// an IANA name; empty means UTC.
 	Calendar Calendar
 	Zone     string
+	Day      int // on which a billing month begins, 1 to 31
 
 	CountDenied bool // denied calls count too; with Log only
 	Shadow      bool // denies nothing
@@ -44,8 +45,8 @@ type Algorithm uint8
 // The algorithms. Their names in text (String, ParseAlgorithm) are "log", "counter",
 // "token-bucket" and "fixed-window".
 const (
-	// Log is the exact sliding window: it stores the time of every admitted call, so no
-	// rolling window ever has more than the limit.
+	// Log is the exact sliding window: it stores the times of admitted calls, merged only
+	// so that no rolling window ever has more than the limit.
 	Log Algorithm = iota
 	// Counter estimates the sliding window from two adjacent fixed windows, weighting the
 	// previous one by its overlap.
@@ -85,14 +86,15 @@ func ParseAlgorithm(name string) (Algorithm, error) {
 // aligns to the epoch.
 type Calendar = calendar.Period
 
-// The calendar periods. Their names in text are "minute", "hour", "day", "week", "month"
-// and "year"; NoCalendar's is "".
+// The calendar periods. Their names in text are "minute", "hour", "day", "week", "month",
+// "year" and "billing month"; NoCalendar's is "".
 const (
-	NoCalendar = calendar.None
-	Minute     = calendar.Minute
-	Hour       = calendar.Hour
-	Day        = calendar.Day
-	Month      = calendar.Month
-	Week       = calendar.Week // from Monday (ISO 8601)
-	Year       = calendar.Year
+	NoCalendar   = calendar.None
+	Minute       = calendar.Minute
+	Hour         = calendar.Hour
+	Day          = calendar.Day
+	Month        = calendar.Month
+	Week         = calendar.Week // from Monday (ISO 8601)
+	Year         = calendar.Year
+	BillingMonth = calendar.BillingMonth
 )

@@ -42,7 +42,7 @@ func (l *Limiter) Look(ctx context.Context, key string) (Decision, error) {
 	return Look(ctx, l.client, s)
 }
 
-// Refund gives back what a decision of Take took.
+// Refund gives back what a decision of Take took. It is called at most once for a decision.
 func (l *Limiter) Refund(ctx context.Context, taken Decision) error {
 	_, err := Settle(ctx, l.client, taken.Settle())
 	return err

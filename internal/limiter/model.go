@@ -13,15 +13,17 @@ import (
 const (
 	part  = 500     // a merged entry stands for at most a 500th of what came after it
 	least = 24      // a log of fewer entries is not rewritten
-	piece = 300     // the most entries that one rewrite reads
-	reach = 1 << 38 // the cost that a log knows; totals are modulo 4 * reach
+	piece = 300     // the most entries that one rewrite may merge
+	reach = 1 << 38 // the cost that a log knows; in Valkey totals are modulo 4 * reach
 
 	never = -1 // the wait of a cost above its limit
 )
 
-// Model is the limiter without Valkey: the scripts are its translation, with the same
-// names in the same order. The zero value has counted nothing. A Model reads no clock,
-// and is not safe for concurrent use.
+// Model is the limiter without Valkey: the scripts are its translation, in the same order.
+// In them ask and step are ask.lua and step.lua, add with rewrite is add.lua, give is
+// give.lua, and findTime and findAfter are find; first of a rewrite is base, first of a
+// small state is opened, its end is finish, and a limit's fits is wait. The zero value has
+// counted nothing. A Model reads no clock, and is not safe for concurrent use.
 type Model struct {
 	states map[string]state // by key
 	full   int              // the number of states at which those that have ended go
@@ -137,8 +139,8 @@ func (l *log) rewrite(now, reset int64) {
 		}
 		cut = first
 	}
-	// From exact on nothing merges, and nothing is dropped if there are no more entries
-	// than what they stand for.
+	// From exact on nothing merges: two entries of cost 1 need 2 * part after them. Nothing
+	// is dropped there if there are no more entries than what they stand for.
 	exact, enough := count, min(l.number, 2*l.part)
 	if k := l.findAfter(first+1, enough-1); int64(count-k) <= enough {
 		exact = k

@@ -34,13 +34,13 @@ local now = max(clock, reset + 1) -- a call has one instant in all states
 for k = first, #KEYS do
   local s = call('GETRANGE', KEYS[k], FROM, '-1')
   local size, head = #s, s
-  if size == TAIL then
+  if size == TAIL then -- no whole log has this size, so it is longer
     head, size = call('GETRANGE', KEYS[k], '0', '45'), call('STRLEN', KEYS[k])
     heads, sizes = heads or {}, sizes or {}
     heads[k], sizes[k] = head, size
   end
   if size == SMALL or size > HEAD and (size - HEAD) % ENTRY == 0 then
-    local version, began, keep = unpack('>I1I7I6', head)
+    local version, began, keep = unpack('>I1I7I6', head) -- of a small state: last call and window
     if version == 1 and began + 2 * keep > clock then -- else it ended; its key may live a moment longer
       texts[k] = s
       if size ~= SMALL then began = unpack('>I7', s, #s - 11) end

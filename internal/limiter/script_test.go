@@ -182,7 +182,7 @@ func TestNewStepRefuses(t *testing.T) {
 // Periods follow the calendar of a time zone, and go on beyond what a step brought.
 func TestPeriods(t *testing.T) {
 	now := time.Date(2026, 3, 29, 12, 0, 0, 0, time.UTC) // summer time began in Berlin
-	p := PeriodsOf(Day, "Europe/Berlin", now)
+	p := PeriodsOf(Limit{Calendar: Day, Zone: "Europe/Berlin"}, now)
 	if hours := (p[2] - p[1]) / 3_600_000_000; hours != 23 {
 		t.Errorf("the day has %d hours", hours)
 	}

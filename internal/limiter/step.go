@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"tidegate/internal/limiter/calendar"
 )
 
 // Applied is a limit that applies to a call.
@@ -59,13 +57,13 @@ type Rate struct{ Number, Window int64 }
 // for windows aligned to the epoch. Beyond them, periods are as long as the nearest one.
 type Periods [4]int64
 
-// PeriodsOf returns the periods of a calendar around an instant. It reads the time zone
-// database; its result holds until the present period ends.
-func PeriodsOf(c Calendar, zone string, now time.Time) (p Periods) {
-	shifts := calendar.Period.Shifts(c, zone, now)
-	p[1], p[2] = c.Around(now.UnixMicro(), shifts)
-	p[0], _ = c.Around(p[1]-1, shifts)
-	_, p[3] = c.Around(p[2], shifts)
+// PeriodsOf returns the periods of a limit's calendar around an instant. It reads the time
+// zone database; its result holds until the present period ends.
+func PeriodsOf(l Limit, now time.Time) (p Periods) {
+	shifts := l.Calendar.Shifts(l.Zone, now)
+	p[1], p[2] = l.Calendar.Around(now.UnixMicro(), shifts, l.Day)
+	p[0], _ = l.Calendar.Around(p[1]-1, shifts, l.Day)
+	_, p[3] = l.Calendar.Around(p[2], shifts, l.Day)
 	return p
 }
 
@@ -230,9 +228,21 @@ func (a Applied) key(fate Fate) string {
 		if l.Calendar != NoCalendar {
 			name += "." + l.Calendar.String() + "." + l.Zone
 		}
+		if l.Calendar == BillingMonth {
+			name += "." + strconv.Itoa(l.Day)
+		}
 	case Log:
 	}
 	return name
+}
+
+// StateKeys returns the keys of the states that the limit needs: of the one that it asks
+// and, unless that is it, of the ordinary one.
+func (a Applied) StateKeys() []string {
+	if fate := a.fate(); fate != 0 {
+		return []string{a.key(fate), a.key(0)}
+	}
+	return []string{a.key(0)}
 }
 
 // Of reports whether the state belongs to a count.

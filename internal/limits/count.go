@@ -41,24 +41,6 @@ func (c Count) Name() string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:9])
 }
 
-// Small names the state of a limit that is not an exact log, within its count: the
-// algorithm with its window or calendar period. A token bucket is also named by who set
-// it, since two buckets of other numbers drain differently.
-func (a Applied) Small() string {
-	l := a.Limit
-	switch l.Algorithm {
-	case limiter.Log:
-		return ""
-	case limiter.TokenBucket:
-		return l.Algorithm.String() + " " + ShortWindow(l.Window) + " " + a.Setter()
-	case limiter.Counter, limiter.FixedWindow:
-	}
-	if l.Calendar != calendar.None {
-		return l.Calendar.String() + " " + l.Zone
-	}
-	return l.Algorithm.String() + " " + ShortWindow(l.Window)
-}
-
 // Source says where a limit stands.
 type Source uint8
 
@@ -96,6 +78,13 @@ func (a Applied) Setter() string {
 	return "policy"
 }
 
+// Counted returns the limit as package limiter counts it: in the count with this name, with
+// the periods of its calendar.
+func (a Applied) Counted(count string, p limiter.Periods) limiter.Applied {
+	return limiter.Applied{Limit: a.Step(), Count: count, Cost: a.Cost, Owner: a.Setter(), Periods: p,
+		Replaced: a.CountsOnly}
+}
+
 // Caller is what limits ask of a caller.
 type Caller struct {
 	Plan     *Plan   // nil for none
@@ -104,6 +93,8 @@ type Caller struct {
 	Override []Limit // of the key or else of its group, in force now; nil for none
 	Source   Source  // of Override
 	InForce  bool    // an override is in force, perhaps an empty one
+
+	Billing, GroupBilling Billing
 }
 
 // Applied lists the limits that apply to a call of a caller, those of the caller first.
@@ -132,6 +123,13 @@ func (p *Policy) Candidates(caller Caller) []Applied {
 	add := func(l Limit, source Source, index int, replaced bool) {
 		if l.Lifted || l.Who == EachGroup && caller.Group == "" {
 			return
+		}
+		if l.Calendar == calendar.BillingMonth {
+			by := caller.Billing
+			if l.Who == EachGroup {
+				by = caller.GroupBilling
+			}
+			l.Day, l.Zone = max(by.Day, 1), by.Zone
 		}
 		a := Applied{Limit: l, Source: source, Index: index, Count: p.count(l, source, caller),
 			CountsOnly: replaced}

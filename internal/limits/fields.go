@@ -19,8 +19,8 @@ type Fields struct {
 	Requests    int64    `json:"requests,omitempty" yaml:"requests,omitempty" minimum:"1" maximum:"1000000000"`
 	Unit        string   `json:"unit,omitempty" yaml:"unit,omitempty" maxLength:"100" example:"calls" doc:"What is counted: calls, or a unit that a route's cost names. Default: the cost of a call"`
 	Window      string   `json:"window,omitempty" yaml:"window,omitempty" maxLength:"40" example:"10s" doc:"1ms to 366d; none with a calendar"`
-	Calendar    string   `json:"calendar,omitempty" yaml:"calendar,omitempty" enum:"minute,hour,day,week,month,year" doc:"Calendar period in place of a window"`
-	Zone        string   `json:"zone,omitempty" yaml:"zone,omitempty" maxLength:"60" example:"Europe/Berlin" doc:"Time zone of the calendar; default UTC"`
+	Calendar    string   `json:"calendar,omitempty" yaml:"calendar,omitempty" enum:"minute,hour,day,week,month,year,billing month" doc:"Calendar period in place of a window"`
+	Zone        string   `json:"zone,omitempty" yaml:"zone,omitempty" maxLength:"60" example:"Europe/Berlin" doc:"Time zone of the calendar; default UTC. A billing month has that of the key or the group"`
 	AtOnce      int64    `json:"atOnce,omitempty" yaml:"atOnce,omitempty" minimum:"1" maximum:"1000" doc:"Calls at the same time, in place of requests and window; a settlement ends a call"`
 	UpTo        string   `json:"upTo,omitempty" yaml:"upTo,omitempty" maxLength:"40" example:"5m" doc:"With atOnce: how long a call counts that nobody ends, 1s to 24h; default 30s"`
 	On          string   `json:"on,omitempty" yaml:"on,omitempty" maxLength:"800" example:"search" doc:"A route's name, or a pattern; default every call"`
@@ -103,9 +103,7 @@ func (f Fields) Limit() (Limit, []FieldError) {
 		l.Algorithm, err = parseAlgorithm(f.Algorithm)
 		add("algorithm", err)
 	}
-	if strings.EqualFold(f.Calendar, "billing month") {
-		add("calendar", errors.New(`is "billing month", which is not possible yet: leave this limit out`))
-	} else if f.Calendar != "" {
+	if f.Calendar != "" {
 		l.Calendar, err = calendar.Parse(strings.ToLower(f.Calendar))
 		add("calendar", err)
 		if f.Algorithm == "" {

@@ -55,6 +55,7 @@ type Limit struct {
 	AtOnce    bool
 	Calendar  calendar.Period   // aligns a fixed window to a period of the calendar
 	Zone      string            // IANA name of the Calendar's time zone; empty means UTC
+	Day       int               // of a billing month as it applies to a caller; else 0
 	Algorithm limiter.Algorithm // the zero value is the exact log
 
 	Who    Who      // for whom it counts apart
@@ -66,6 +67,25 @@ type Limit struct {
 	Notify      []int // percentages, ascending; a call that reaches one is reported
 	Shadow      bool  // denies nothing; what it would deny is counted
 	Lifted      bool  // "no limit": an override's word that a limit does not hold
+}
+
+// Billing says when the billing months of a key or a group begin. The zero value is the
+// first day of a month in UTC.
+type Billing struct {
+	Day  int    `json:"day,omitempty"`  // 1 to 31, in shorter months the last day; 0 for 1
+	Zone string `json:"zone,omitempty"` // IANA name; empty means UTC
+}
+
+// Errors returns what is wrong with a Billing.
+func (b Billing) Errors() []FieldError {
+	var errs []FieldError
+	if b.Day < 0 || b.Day > 31 {
+		errs = append(errs, FieldError{"day", fmt.Sprintf("is %d: must be 1 to 31", b.Day)})
+	}
+	if problem := zoneNameProblem(b.Zone); problem != "" {
+		errs = append(errs, FieldError{"zone", problem})
+	}
+	return errs
 }
 
 // Who says for whom a limit counts apart.
@@ -122,7 +142,7 @@ func (l Limit) For() string {
 // Step returns the limit as package limiter counts it.
 func (l Limit) Step() limiter.Limit {
 	return limiter.Limit{Requests: l.Requests, Window: l.Window, Algorithm: l.Algorithm, Calendar: l.Calendar,
-		Zone: l.Zone, CountDenied: l.CountDenied, Shadow: l.Shadow}
+		Zone: l.Zone, Day: l.Day, CountDenied: l.CountDenied, Shadow: l.Shadow}
 }
 
 // Span returns the length of the limit's window, or the greatest length of its calendar
@@ -242,6 +262,9 @@ func (l Limit) callErrors() []FieldError {
 	if l.On == "" && (l.Who == EachParam || l.Who == CallerParam) {
 		add("each", "{%s} needs a route whose every pattern has {%s}: add one with on", l.Param, l.Param)
 	}
+	if l.Calendar == calendar.BillingMonth && !l.Who.OfCaller() && l.Who != EachGroup {
+		add("each", "is %s: billing months are of each caller or each group", l.For())
+	}
 	if l.On == "" && l.Who == CallerPattern {
 		add("each", "pattern needs a route: add one with on")
 	}
@@ -269,8 +292,8 @@ func (l Limit) callErrors() []FieldError {
 
 func (l Limit) windowProblem() string {
 	switch {
-	case l.Calendar > calendar.Year:
-		return "is unknown: must be minute, hour, day, week, month or year"
+	case l.Calendar > calendar.BillingMonth:
+		return "is unknown: must be minute, hour, day, week, month, year or billing month"
 	case l.Calendar != calendar.None && l.Window != 0:
 		return "is " + FormatWindow(l.Window) + ": must be left out with a calendar"
 	case l.Calendar != calendar.None:
@@ -292,8 +315,16 @@ func (l Limit) zoneProblem() string {
 	if l.Calendar == calendar.None {
 		return fmt.Sprintf("is %.60q: only a calendar has a time zone", l.Zone)
 	}
-	if _, err := time.LoadLocation(l.Zone); err != nil || len(l.Zone) > maxZoneName || l.Zone == "Local" {
-		return fmt.Sprintf("is %.60q: must be an IANA time zone such as Europe/Berlin", l.Zone)
+	if l.Calendar == calendar.BillingMonth {
+		return fmt.Sprintf("is %.60q, but a billing month has the time zone of the key or the group: "+
+			"leave it out", l.Zone)
+	}
+	return zoneNameProblem(l.Zone)
+}
+
+func zoneNameProblem(zone string) string {
+	if _, err := time.LoadLocation(zone); err != nil || len(zone) > maxZoneName || zone == "Local" {
+		return fmt.Sprintf("is %.60q: must be an IANA time zone such as Europe/Berlin", zone)
 	}
 	return ""
 }

@@ -24,11 +24,11 @@ func pattern(text string) func() *regexp.Regexp {
 var (
 	ratePattern = pattern(`(?i)^(` + number + `)(k|m)?(?: ?([a-z][a-z0-9._-]*))??` +
 		`(?: ?/ ?(?:an? )?| (?:per|an?|every) )` +
-		`(?:calendar ([a-z]+)(?: ?\(([a-z0-9_+/-]+)\))?|(?:(` + number + `) ?)?([a-z]+))$`)
+		`(?:(?:calendar ([a-z]+)|(billing month))(?: ?\(([a-z0-9_+/-]+)\))?|(?:(` + number + `) ?)?([a-z]+))$`)
 	noLimitPattern  = pattern(`(?i)^no limit(?: ([a-z][a-z0-9._-]*))?$`)
 	markInsideRate  = pattern(`(?i)^(.*[a-z0-9)]) ((?:on|except|each|together|shadow|notify at|denied calls) ?.*)$`)
+	startOfNumber   = pattern(`^[0-9]{1,3}$`)
 	percentsPattern = pattern(`^[0-9]+ ?%?$`)
-	notYetPattern   = pattern(`(?i)\bbilling month\b`)
 	atOncePattern   = pattern(`(?i)^(?:(` + number + `)(k|m)?(?: ?([a-z][a-z0-9._-]*))??|no limit) at once$`)
 	upToPattern     = pattern(`(?i)^(?:(` + number + `) ?)?([a-z]+)$`)
 )
@@ -38,9 +38,6 @@ var (
 // the form; Limit.Errors checks bounds.
 func Parse(text string) (Limit, error) {
 	text = strings.Join(strings.Fields(text), " ")
-	if word := notYetPattern().FindString(text); word != "" {
-		return Limit{}, fmt.Errorf("%q is not possible yet: leave this limit out", strings.ToLower(word))
-	}
 	parts := splitMarks(text)
 	l, err := parseRate(parts[0])
 	if err != nil {
@@ -108,7 +105,7 @@ func parseRate(text string) (l Limit, err error) {
 		return l, fmt.Errorf("%.40q is not a whole number: write %s", m[1]+m[2], m[1]+",000"+
 			strings.Repeat(",000", strings.Count(strings.ToLower(m[2]), "m")))
 	}
-	window, err := parseWindowWords(&l, m[4], m[5], m[6], m[7])
+	window, err := parseWindowWords(&l, m[4]+m[5], m[6], m[7], m[8])
 	if err != nil {
 		return l, err
 	}
@@ -163,6 +160,10 @@ func rateProblem(text string) error {
 			return fmt.Errorf("a comma is missing before %q: write %q", m[2], m[1]+", "+m[2])
 		}
 	}
+	if startOfNumber().MatchString(text) {
+		return fmt.Errorf("%q is a part of a number: put a limit with a comma in quotes, such as "+
+			`"15,000 per hour"`, text)
+	}
 	if _, err := parseMark(new(Limit), text, false); err == nil {
 		return fmt.Errorf("%.80q is a mark of a limit: put a limit with a comma in quotes", text)
 	}
@@ -199,7 +200,7 @@ func parseWindowWords(l *Limit, period, zone, count, unit string) (words string,
 		}
 		l.Algorithm = limiter.FixedWindow
 		l.Calendar, err = calendar.Parse(strings.ToLower(period))
-		return "calendar " + period, err
+		return strings.TrimPrefix(l.Rate(), "0 per "), err
 	}
 	n := int64(1)
 	if count != "" {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"tidegate/internal/limiter"
 	"tidegate/internal/route"
 )
 
@@ -92,7 +93,7 @@ func (p *Policy) taken(t testing.TB, plan, call string, names map[string]int) st
 	i := slices.IndexFunc(p.Plans, func(each Plan) bool { return each.Name == plan })
 	var texts []string
 	for _, applied := range p.Applied(Caller{Plan: &p.Plans[i], Group: "acme", Address: true}, &c) {
-		name := applied.Count.Name() + applied.Small()
+		name := applied.Counted(applied.Count.Name(), limiter.Periods{}).StateKeys()[0]
 		if names[name] == 0 {
 			names[name] = len(names) + 1
 		}
@@ -358,7 +359,9 @@ func TestPolicyErrors(t *testing.T) {
 		`plan p: 1 per minute` + "\n" + `route a {"calls":2}: GET /x`:    "is always 1",
 		`plan p: 1 per minute` + "\n" + `route a {"per":2}: GET /x`:      "is a word of every limit",
 		`plan p: 1 per minute` + "\n" + `route a -1: GET /x`:             "must be 0 to",
-		many: "must be at most 16",
+		many:                                 "must be at most 16",
+		"all: 1 per billing month, together": "billing months are of each caller or each group",
+		"plan p: 1 per billing month (Asia/Tokyo)":              "has the time zone of the key or the group",
 		"all: 1 per minute, each group, denied calls count":     "leave it out",
 		"plan p: 1 per minute, on a, except a\nroute a: GET /x": "which the limit is on",
 		"plan p: 1 per 10 seconds, notify at 80 %":              "use at least 1 minute",

@@ -297,11 +297,8 @@ func (p *Policy) countErrors(field string, plan, override []Limit) []FieldError 
 			}
 			a := Applied{Limit: l.Limit, Source: l.source}
 			a.Count = p.count(l.Limit, l.source, Caller{Plan: &Plan{ID: "plan"}})
-			for _, fate := range []string{"", "denied", "shadow"} {
-				if fate == "denied" && !l.CountDenied || fate == "shadow" && !l.Shadow {
-					continue
-				}
-				counts[a.Count.Name()+" "+a.Small()+" "+fate] = true
+			for _, key := range a.Counted(a.Count.Name(), limiter.Periods{}).StateKeys() {
+				counts[key] = true
 			}
 		}
 		if len(counts) > MaxCounts {

@@ -10,6 +10,7 @@ import (
 const (
 	MaxPatterns = 100 // patterns of one route
 	MaxUnits    = 8   // units that one route names
+	MaxFormer   = 8   // former names of one route
 )
 
 // Route names the calls that one of its patterns matches, and says what they cost. A call
@@ -17,8 +18,11 @@ const (
 type Route struct {
 	// ID is what the counts of limits on the route are named by. A new route has its name
 	// as ID. It stays when the route is renamed.
-	ID     string          `json:"id,omitempty"`
-	Name   string          `json:"name"`
+	ID   string `json:"id,omitempty"`
+	Name string `json:"name"`
+	// Former has the names that it had before, the last one at the end, up to MaxFormer. No
+	// route has them now. Overrides may still name the route by them.
+	Former []string        `json:"former,omitempty"`
 	Match  []route.Pattern `json:"match"` // 1 to MaxPatterns
 	Cost   Costs           `json:"cost,omitzero"`
 	Settle bool            `json:"settle,omitempty"` // a backend states the real cost after the call

@@ -30,7 +30,7 @@ func (l Limit) String() string {
 }
 
 // Rate returns how many and per what time: "1,000 per 10 minutes", "500 calls per minute",
-// "1,000 per calendar month (Europe/Berlin)", "no limit".
+// "1,000 per calendar month (Europe/Berlin)", "10,000 per billing month", "no limit".
 func (l Limit) Rate() string {
 	unit := ""
 	if l.Unit != Cost {
@@ -43,6 +43,8 @@ func (l Limit) Rate() string {
 		return noLimitWords + unit
 	case l.AtOnce:
 		return Number(l.Requests) + atOnceWords
+	case l.Calendar == calendar.BillingMonth:
+		return Number(l.Requests) + unit + " per " + l.Calendar.String()
 	case l.Calendar != calendar.None && l.Zone != "":
 		return Number(l.Requests) + unit + " per calendar " + l.Calendar.String() + " (" + l.Zone + ")"
 	case l.Calendar != calendar.None:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"tidegate/internal/limits"
 )
@@ -66,5 +67,59 @@ func TestIdentifyRefuses(t *testing.T) {
 	want := []string{"plans[1].number", "plans[2].number", "routes[1].id", "routes[2].id"}
 	if !slices.Equal(fields, want) {
 		t.Errorf("got %v, want %v", fields, want)
+	}
+}
+
+// An override that names a route which was renamed goes on limiting its calls, by the same
+// count. Once another route has the former name, that one is meant.
+func TestOverridesFollowRenamedRoutes(t *testing.T) {
+	limit := limits.Limit{Requests: 5, Window: time.Minute, On: "search", Except: []string{"health"}}
+	set := &Set{NextNumber: 2, Plans: []Plan{{Number: 1, Name: "free"}},
+		Routes:         []limits.Route{{ID: "search", Name: "search"}, {ID: "health", Name: "health"}},
+		GroupOverrides: map[string]Override{"acme": {Limits: []limits.Limit{limit}}}}
+	key := Key{PlanNumber: 1, Plan: "free", Override: &Override{Limits: []limits.Limit{limit}}}
+	rename := func(names ...string) {
+		next := *set
+		next.Routes = nil
+		for i, name := range names {
+			r := limits.Route{Name: name}
+			if i < len(set.Routes) {
+				r.ID = set.Routes[i].ID
+			}
+			next.Routes = append(next.Routes, r)
+		}
+		identified, err := Identify(next, set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		set = identified
+	}
+	want := func(on, except string) {
+		t.Helper()
+		for name, k := range map[string]Key{"key": key, "group": {Group: "acme"}} {
+			o, _ := set.OverrideOf(k, time.Now())
+			if o == nil || o.Limits[0].On != on || o.Limits[0].Except[0] != except {
+				t.Errorf("%s: got %+v, want on %s, except %s", name, o, on, except)
+			}
+		}
+	}
+	want("search", "health")
+	rename("find", "health")
+	rename("lookup", "health")
+	want("lookup", "health")
+	rename("lookup", "live")
+	want("lookup", "live")
+	if key.Override.Limits[0].On != "search" || key.Override.Limits[0].Except[0] != "health" {
+		t.Errorf("the key's own override became %+v", key.Override.Limits)
+	}
+	rename("lookup", "live", "search")
+	if o, _ := set.OverrideOf(key, time.Now()); o.Limits[0].On != "search" {
+		t.Errorf("a new route has the former name: got %+v, want on search", o.Limits)
+	}
+	for i := range 2 * limits.MaxFormer {
+		rename(fmt.Sprint("lookup", i), "live", "search")
+	}
+	if n := len(set.Routes[0].Former); n != limits.MaxFormer {
+		t.Errorf("%d former names, want %d", n, limits.MaxFormer)
 	}
 }

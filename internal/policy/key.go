@@ -40,10 +40,12 @@ type Key struct {
 	Grace time.Time `json:"graceUntil,omitzero"`
 	// Reset is when the key was last reset, by Valkey's clock: what it was counted up to then
 	// does not count. Zero: never.
-	Reset   time.Time `json:"reset,omitzero"`
-	Version int64     `json:"version"` // number of its last change in the log
-	Created time.Time `json:"created"`
-	Updated time.Time `json:"updated"`
+	Reset time.Time `json:"reset,omitzero"`
+	// Billing says when the billing months of the caller begin.
+	Billing limits.Billing `json:"billing,omitzero"`
+	Version int64          `json:"version"` // number of its last change in the log
+	Created time.Time      `json:"created"`
+	Updated time.Time      `json:"updated"`
 
 	// PlanNumber is the number of Plan, which identifies the plan after it is renamed.
 	PlanNumber int `json:"planNumber,omitempty"`
@@ -95,7 +97,8 @@ type NewKey struct {
 	Tags    []string        `json:"tags,omitempty"`
 	Group   string          `json:"group,omitempty"` // as in Key
 	Expires time.Time       `json:"expires,omitzero"`
-	Opens   []route.Pattern `json:"opens,omitempty"` // as in Key
+	Opens   []route.Pattern `json:"opens,omitempty"`  // as in Key
+	Billing limits.Billing  `json:"billing,omitzero"` // as in Key
 	// Status is Active or Revoked; empty means Active.
 	Status Status `json:"status,omitempty"`
 	// Value is the key's text if another system made it; empty to generate one.
@@ -137,7 +140,7 @@ func (s *Set) Effective(k Key, t time.Time) (Effective, bool) {
 // CallerOf returns what limits ask of k at t, the override in force, which is nil for none,
 // and the Source of an Effective.
 func (s *Set) CallerOf(k Key, t time.Time) (c limits.Caller, o *Override, source string) {
-	c.Group = k.Group
+	c.Group, c.Billing, c.GroupBilling = k.Group, k.Billing, s.GroupBilling[k.Group]
 	if p, found := s.EffectivePlan(k); found {
 		plan := p.language()
 		c.Plan = &plan
@@ -154,10 +157,10 @@ func (s *Set) CallerOf(k Key, t time.Time) (c limits.Caller, o *Override, source
 }
 
 // OverrideOf returns the override in force for k at t, the key's before its group's, and
-// its Source. It returns nil if none is.
+// its Source. It returns nil if none is. Its limits name routes by their present names.
 func (s *Set) OverrideOf(k Key, t time.Time) (o *Override, source string) {
 	if k.Override.ActiveAt(t) {
-		return k.Override, "override"
+		return s.Renamed(k.Override), "override"
 	}
 	if o, found := s.GroupOverrides[k.Group]; found && o.ActiveAt(t) {
 		return &o, "group"
@@ -240,6 +243,7 @@ func (k *Key) Validate(set *Set, old Key) error {
 	case k.Group != "":
 		fields.add("group", GroupProblem(k.Group))
 	}
+	fields = append(fields, billingErrors("billing.", k.Billing)...)
 	fields.add("expires", TimeProblem(k.Expires))
 	fields.add("bannedUntil", TimeProblem(k.Banned))
 	if k.Override != nil && !reflect.DeepEqual(k.Override, old.Override) {

@@ -42,6 +42,10 @@ type Set struct {
 	// the group that has no override itself.
 	GroupOverrides map[string]Override `json:"groupOverrides,omitempty"`
 
+	// GroupBilling says when the billing months of groups begin, by name. Those of others
+	// begin on the first day of a month.
+	GroupBilling map[string]limits.Billing `json:"groupBilling,omitempty"`
+
 	// NextNumber is the number that the next new plan gets.
 	NextNumber int `json:"nextNumber"`
 }
@@ -86,8 +90,9 @@ func (p *Plan) language() limits.Plan {
 	return limits.Plan{ID: strconv.Itoa(p.Number), Name: p.Name, Limits: p.Limits}
 }
 
-// Identify returns next with numbers for its new plans and IDs for its new routes. A route
-// without an ID is the one of current with its name, if there is one. Identify fails with
+// Identify returns next with numbers for its new plans, and with IDs and former names for
+// its routes. A route without an ID is the one of current with its name, if there is one.
+// The overrides of groups name routes by their new names. Identify fails with
 // an *InvalidError if a plan has a number, or a route an ID, that none of current has, or
 // that another has too.
 func Identify(next Set, current *Set) (*Set, error) {
@@ -110,6 +115,7 @@ func Identify(next Set, current *Set) (*Set, error) {
 	if len(fields) > 0 {
 		return nil, Invalid(fields)
 	}
+	next.keepFormerNames(current)
 	return &next, nil
 }
 
@@ -143,6 +149,79 @@ func (s *Set) identifyRoutes(current *Set) (fields fieldErrors) {
 		}
 	}
 	return fields
+}
+
+// keepFormerNames gives the routes their former names, and the overrides of groups the new
+// ones.
+func (s *Set) keepFormerNames(current *Set) {
+	taken := map[string]bool{} // a name is of the route that had it last
+	for _, r := range s.Routes {
+		taken[r.Name] = true
+	}
+	add := func(r *limits.Route, names ...string) {
+		for _, name := range names {
+			if !taken[name] {
+				taken[name] = true
+				r.Former = append(r.Former, name)
+			}
+		}
+	}
+	known := make([]limits.Route, len(s.Routes))
+	for i := range s.Routes {
+		at := slices.IndexFunc(current.Routes, func(r limits.Route) bool { return r.ID == s.Routes[i].ID })
+		if s.Routes[i].Former = nil; at >= 0 {
+			known[i] = current.Routes[at]
+			add(&s.Routes[i], known[i].Name)
+		}
+	}
+	for i := range s.Routes {
+		r := &s.Routes[i]
+		newest := r.Former
+		r.Former = nil
+		add(r, known[i].Former...)
+		r.Former = append(r.Former, newest...)
+		r.Former = r.Former[max(0, len(r.Former)-limits.MaxFormer):]
+	}
+	if len(s.GroupOverrides) == 0 {
+		return
+	}
+	renamed := make(map[string]Override, len(s.GroupOverrides))
+	for name, o := range s.GroupOverrides {
+		renamed[name] = *s.Renamed(&o)
+	}
+	s.GroupOverrides = renamed
+}
+
+// Renamed returns an override whose limits name routes by their present names. It may be
+// nil.
+func (s *Set) Renamed(o *Override) *Override {
+	if o == nil {
+		return nil
+	}
+	names := map[string]string{}
+	for _, r := range s.Routes {
+		for _, former := range r.Former {
+			names[former] = r.Name
+		}
+	}
+	if len(names) == 0 {
+		return o
+	}
+	next := *o
+	next.Limits = slices.Clone(o.Limits)
+	for i := range next.Limits {
+		l := &next.Limits[i]
+		if name := names[l.On]; name != "" {
+			l.On = name
+		}
+		l.Except = slices.Clone(l.Except)
+		for j, text := range l.Except {
+			if name := names[text]; name != "" {
+				l.Except[j] = name
+			}
+		}
+	}
+	return &next
 }
 
 // Route returns the route with this name.

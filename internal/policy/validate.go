@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"tidegate/internal/limits"
 	"tidegate/internal/route"
 )
 
@@ -16,6 +17,7 @@ const (
 	MaxPrefixes       = 500 // in each list of addresses
 	MaxSetBytes       = 1 << 20
 	MaxGroupOverrides = 100
+	MaxGroupBilling   = 1000
 )
 
 // Validate returns an *InvalidError with everything that is wrong with a Set.
@@ -50,6 +52,24 @@ func (s *Set) groupErrors() []FieldError {
 		fields.add(at, GroupProblem(name))
 		o := s.GroupOverrides[name]
 		fields = append(fields, o.errors(at+".", s, nil)...)
+	}
+	if n := len(s.GroupBilling); n > MaxGroupBilling {
+		fields.add("groupBilling", tooMany(n, MaxGroupBilling,
+			"Leave out groups whose billing months begin on the first day of a month"))
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.GroupBilling)) {
+		at := "groupBilling." + name
+		fields.add(at, GroupProblem(name))
+		fields = append(fields, billingErrors(at+".", s.GroupBilling[name])...)
+	}
+	return fields
+}
+
+// billingErrors returns what is wrong with a Billing; at is its place, with a final dot.
+func billingErrors(at string, b limits.Billing) []FieldError {
+	var fields fieldErrors
+	for _, e := range b.Errors() {
+		fields.add(at+e.Field, e.Message)
 	}
 	return fields
 }

@@ -30,6 +30,12 @@ func TestLongLists(t *testing.T) {
 			}
 			s.GroupOverrides[name] = Override{}
 		}, "a plan"},
+		"groupBilling": {MaxGroupBilling, func(s *Set, name string) {
+			if s.GroupBilling == nil {
+				s.GroupBilling = map[string]limits.Billing{}
+			}
+			s.GroupBilling[name] = limits.Billing{Day: 15}
+		}, "the first day"},
 		"deny": {MaxPrefixes, func(s *Set, _ string) { s.Deny = append(s.Deny, netip.Prefix{}) },
 			"shorter prefixes"},
 	} {

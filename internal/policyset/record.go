@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
 )
@@ -46,6 +47,7 @@ type description struct {
 	Opens    []route.Pattern  `json:"opens,omitempty"`
 	Override *policy.Override `json:"override,omitempty"`
 	Reset    time.Time        `json:"reset,omitzero"`
+	Billing  limits.Billing   `json:"billing,omitzero"`
 	Created  time.Time        `json:"created"`
 	Updated  time.Time        `json:"updated"`
 }
@@ -57,6 +59,7 @@ type Secrets struct{ Current, Previous [sha256.Size]byte }
 func EncodeRecord(k policy.Key, s Secrets) ([]byte, error) {
 	text, err := json.Marshal(description{Name: k.Name, Group: k.Group, Kind: k.Kind, Env: k.Env,
 		Foreign: k.Foreign, Tags: k.Tags, Opens: k.Opens, Override: k.Override, Reset: k.Reset,
+		Billing: k.Billing,
 		Created: k.Created, Updated: k.Updated})
 	if err != nil {
 		return nil, fmt.Errorf("policyset: encode key: %w", err)
@@ -95,7 +98,7 @@ func DecodeRecord(id string, version uint64, r []byte) (policy.Key, Secrets, err
 	k := policy.Key{
 		ID: id, Kind: text.Kind, Name: text.Name, Env: text.Env, Foreign: text.Foreign, Tags: text.Tags,
 		Group: text.Group, Status: policy.Active, Override: text.Override, Opens: text.Opens,
-		Reset: text.Reset, Created: text.Created, Updated: text.Updated,
+		Reset: text.Reset, Billing: text.Billing, Created: text.Created, Updated: text.Updated,
 		Grace: timeAt(r[timesAt:]), Expires: timeAt(r[timesAt+7:]), Banned: timeAt(r[timesAt+14:]),
 		Version:    int64(version),
 		PlanNumber: int(binary.BigEndian.Uint32(r[planAt:])),

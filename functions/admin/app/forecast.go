@@ -22,7 +22,7 @@ func FullAt(l enforce.LimitState, now time.Time) (time.Time, bool) {
 		l.Used() < leastUsed {
 		return time.Time{}, false
 	}
-	start, end := period.Around(now.UnixMicro(), period.Shifts(l.Zone, now))
+	start, end := period.Around(now.UnixMicro(), period.Shifts(l.Zone, now), l.Day)
 	passed := now.Sub(time.UnixMicro(start))
 	wait := float64(passed) * float64(l.Remaining) / float64(l.Used())
 	left := time.UnixMicro(end).Sub(now)

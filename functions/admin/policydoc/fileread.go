@@ -206,6 +206,9 @@ func isFraction(node *yaml.Node) bool {
 	return err == nil && n != math.Trunc(n)
 }
 
+// threeDigits matches what YAML takes for a field in {input: 5,000}.
+var threeDigits = regexp.MustCompile(`^[0-9]{3}$`)
+
 func (w *walk) mapping(node *yaml.Node, path string, depth int) {
 	// The library compares each field of a mapping with every other field.
 	if len(node.Content) > 2*maxFields {
@@ -224,6 +227,10 @@ func (w *walk) mapping(node *yaml.Node, path string, depth int) {
 		field := clip(name.Value)
 		if path != "" {
 			field = path + "." + field
+		}
+		if threeDigits.MatchString(name.Value) && value.Tag == "!!null" {
+			w.add(name.Line, field, "is part of a number with a comma: write 1000, without the comma")
+			continue
 		}
 		if line, again := lines[name.Value]; again {
 			w.add(name.Line, field, fmt.Sprintf("is set twice: first in line %d", line))

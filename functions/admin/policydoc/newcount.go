@@ -67,34 +67,20 @@ func candidates(s *policy.Set, p policy.Plan) []limits.Applied {
 	return s.Language().Candidates(caller)
 }
 
-// The fates of what a count has: what passed, attempts, and what passed the shadow limits
-// too.
-const (
-	passed   = "passed"
-	attempts = "attempts"
-	shadowed = "shadow"
-)
+// needs names the state that a limit asks.
+func needs(a limits.Applied) string { return statesOf(a)[0] }
 
-// needs names the count that a limit reads.
-func needs(a limits.Applied) string {
-	fate := passed
-	switch {
-	case a.Shadow:
-		fate = shadowed
-	case a.CountDenied:
-		fate = attempts
-	}
-	return a.Count.Name() + " " + a.Small() + " " + fate
+// statesOf names the states that a limit needs.
+func statesOf(a limits.Applied) []string {
+	return a.Counted(a.Count.Name(), limiter.Periods{}).StateKeys()
 }
 
-// countsOf has the names of what is counted for the callers of a plan. An exact limit, also
-// one in shadow, has a log of what passed.
+// countsOf has the names of what is counted for the callers of a plan.
 func countsOf(s *policy.Set, p policy.Plan) map[string]bool {
 	all := map[string]bool{}
 	for _, a := range candidates(s, p) {
-		all[needs(a)] = true
-		if a.Algorithm == limiter.Log {
-			all[a.Count.Name()+"  "+passed] = true
+		for _, name := range statesOf(a) {
+			all[name] = true
 		}
 	}
 	return all

@@ -102,6 +102,9 @@ func Meaning(l limits.Limit) string {
 			text += " Counts only, and denies nothing."
 		}
 		return text
+	case l.Calendar == calendar.BillingMonth:
+		fmt.Fprintf(&b, "At most %s in each billing month, from the billing day of the %s.", most,
+			cmp.Or(map[limits.Who]string{limits.EachGroup: "group"}[l.Who], "caller"))
 	case l.Calendar != calendar.None:
 		fmt.Fprintf(&b, "At most %s in each calendar %s, by the clock of %s.", most, l.Calendar,
 			cmp.Or(l.Zone, "UTC"))

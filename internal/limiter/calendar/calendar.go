@@ -14,7 +14,8 @@ import (
 )
 
 // Period is a period of the calendar. Its name is "minute", "hour", "day", "week",
-// "month" or "year"; the name of None is "". Its number is stored, so it never changes.
+// "month", "year" or "billing month"; the name of None is "". Its number is stored, so it
+// never changes.
 type Period uint8
 
 // The periods.
@@ -26,13 +27,14 @@ const (
 	Month
 	Week // from Monday (ISO 8601)
 	Year
+	BillingMonth // from a day of the month that a caller has
 )
 
 var names = [...]string{None: "", Minute: "minute", Hour: "hour", Day: "day", Month: "month",
-	Week: "week", Year: "year"}
+	Week: "week", Year: "year", BillingMonth: "billing month"}
 
 // Periods lists every period, the shortest first.
-func Periods() []Period { return []Period{Minute, Hour, Day, Week, Month, Year} }
+func Periods() []Period { return []Period{Minute, Hour, Day, Week, Month, BillingMonth, Year} }
 
 // String returns the period's name.
 func (p Period) String() string {
@@ -47,7 +49,8 @@ func Parse(name string) (Period, error) {
 	if p := slices.Index(names[:], name); p >= 0 {
 		return Period(p), nil
 	}
-	return 0, fmt.Errorf("calendar %q is not one of minute, hour, day, week, month, year", name)
+	return 0, fmt.Errorf("calendar %q is not one of minute, hour, day, week, month, year, billing month",
+		name)
 }
 
 // Longest returns the greatest length of the period: a month has 31 days, a year 366, and
@@ -60,7 +63,7 @@ func (p Period) Longest() time.Duration {
 		return time.Hour
 	case Day:
 		return 25 * time.Hour
-	case Month:
+	case Month, BillingMonth:
 		return 31*24*time.Hour + time.Hour
 	case Week:
 		return 7*24*time.Hour + time.Hour
@@ -140,8 +143,10 @@ func reached(shifts []Shift, from int, local int64) int64 {
 
 const dayMicros = 24 * 3600 * 1_000_000
 
-// Around returns the period [start, end) that contains now, in a zone with these shifts.
-func (p Period) Around(now int64, shifts []Shift) (start, end int64) {
+// Around returns the period [start, end) that contains now, in a zone with these shifts. A
+// billing month begins on the given day, 1 to 31, or on the last day of a shorter month.
+// Other periods ignore the day.
+func (p Period) Around(now int64, shifts []Shift, day int) (start, end int64) {
 	current := shiftAt(shifts, now)
 	local := now + shifts[current].Offset
 	switch p {
@@ -158,6 +163,9 @@ func (p Period) Around(now int64, shifts []Shift) (start, end int64) {
 		end = start + 7*dayMicros
 	case Year:
 		first, next := yearAround(local / dayMicros)
+		start, end = first*dayMicros, next*dayMicros
+	case BillingMonth:
+		first, next := billingMonthAround(local/dayMicros, int64(day))
 		start, end = first*dayMicros, next*dayMicros
 	default:
 		first, next := monthAround(local / dayMicros)
@@ -195,6 +203,17 @@ func monthAround(day int64) (first, next int64) {
 		length = daysOf(year+1) - 337
 	}
 	return day - dayOfYear + begins, day - dayOfYear + begins + length
+}
+
+// billingMonthAround returns the first day of the billing month that contains a day, and
+// of the next one, in days since 1970.
+func billingMonthAround(day, begins int64) (first, next int64) {
+	month, nextMonth := monthAround(day)
+	dayIn := func(first, next int64) int64 { return min(first+begins, next) - 1 }
+	if here := dayIn(month, nextMonth); day < here {
+		return dayIn(monthAround(month - 1)), here
+	}
+	return dayIn(month, nextMonth), dayIn(monthAround(nextMonth))
 }
 
 // yearAround returns January 1 of the year that contains a day, and of the next year, in

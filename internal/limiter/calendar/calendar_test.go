@@ -16,25 +16,26 @@ import (
 type zoned struct {
 	at     time.Time // in the zone
 	period Period
+	day    int       // of a billing month
 	listed time.Time // when shifts was made, some years before at
 	shifts []Shift
 }
 
 func drawZoned(t *rapid.T) zoned {
 	r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
-	c := zoned{at: zones.Instant(r), period: Periods()[r.IntN(len(Periods()))]}
+	c := zoned{at: zones.Instant(r), period: Periods()[r.IntN(len(Periods()))], day: 1 + r.IntN(31)}
 	c.listed = c.at.Add(-time.Duration(r.Int64N(int64(ahead - 400*24*time.Hour))))
 	c.shifts = c.period.Shifts(c.at.Location().String(), c.listed)
 	return c
 }
 
 func (c zoned) String() string {
-	return fmt.Sprintf("%s of %s in %s", c.period, c.at, c.at.Location())
+	return fmt.Sprintf("%s of %s in %s, day %d", c.period, c.at, c.at.Location(), c.day)
 }
 
 // window returns the period that contains an instant.
 func (c zoned) window(at time.Time) (start, end time.Time) {
-	from, to := c.period.Around(at.UnixMicro(), c.shifts)
+	from, to := c.period.Around(at.UnixMicro(), c.shifts, c.day)
 	return time.UnixMicro(from).In(c.at.Location()), time.UnixMicro(to).In(c.at.Location())
 }
 
@@ -59,6 +60,17 @@ func (c zoned) local() (start, end time.Time) {
 		return date(month, monday), date(month, monday+7)
 	case Year:
 		return date(1, 1), date(13, 1)
+	case BillingMonth:
+		begins := func(month time.Month) time.Time {
+			if last := date(month+1, 0).Day(); c.day > last {
+				return date(month, last)
+			}
+			return date(month, c.day)
+		}
+		if c.at.Before(begins(month)) {
+			month--
+		}
+		return begins(month), begins(month + 1)
 	default:
 		return date(month, 1), date(month+1, 1)
 	}
@@ -73,8 +85,8 @@ func shiftsWithin(reach time.Duration, at time.Time) bool {
 	return before != between || between != after
 }
 
-// A calendar window is the local minute, hour, day, week, month or year that package time
-// computes. Windows are left out if the zone's offset changes within 25 hours of their
+// A calendar window is the local minute, hour, day, week, month, year or billing month that
+// package time computes. Windows are left out if the zone's offset changes within 25 hours of their
 // start or end.
 func TestCalendarWindowIsTheLocalPeriod(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -198,7 +198,7 @@ func (r *Registry) take(states []enforce.LimitState, cost int64, when time.Time)
 	for i, l := range states {
 		all[i] = limiter.Applied{Limit: l.Step(), Count: l.CountKey, Cost: cost, Owner: l.Setter()}
 		if l.Calendar != limiter.NoCalendar {
-			all[i].Periods = limiter.PeriodsOf(l.Calendar, l.Zone, when)
+			all[i].Periods = limiter.PeriodsOf(l.Step(), when)
 		}
 	}
 	step, err := limiter.NewStep(all)
