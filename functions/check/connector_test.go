@@ -13,7 +13,6 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
@@ -61,8 +60,8 @@ func (e *environment) prepare(t *testing.T, server string) {
 
 func (e *environment) newKey(t *testing.T) apikey.Secret {
 	t.Helper()
-	keys, edit := registry.NewStore(e.admin, e.config.pepper),
-		registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}}
+	keys, edit := registrytest.New(t, e.admin, e.config.pepper),
+		registry.Edit{By: registry.Actor{Kind: "user", Name: "tester"}}
 	set, err := keys.Set(t.Context())
 	if err != nil {
 		t.Fatal(err)
