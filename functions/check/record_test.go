@@ -82,7 +82,10 @@ func newDenialWorld(t *testing.T) *denialWorld {
 		return err
 	})
 	w.change(t, "rotated", func(id string) error {
-		_, _, err := w.set.Rotate(t.Context(), id, 1, 0, tester)
+		k, err := w.set.Get(t.Context(), id)
+		if err == nil {
+			_, _, err = w.set.Rotate(t.Context(), id, k.Version, 0, tester)
+		}
 		return err
 	})
 	w.change(t, "banned", func(id string) error {

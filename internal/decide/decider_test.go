@@ -149,7 +149,7 @@ func TestDegradedModes(t *testing.T) {
 		f.down = true
 		last := f.expect(callWith(f.secrets["Ada"]), want)
 		if !last.Degraded || last.Name != "Ada" || last.Plan != "free" || last.ID != k.ID ||
-			last.KeyVersion != 1 || last.SetVersion != 1 {
+			last.KeyVersion != k.Version || last.SetVersion != k.Version-1 {
 			t.Errorf("%q: got %+v, want the caller's name, plan, ID and versions", mode, last)
 		}
 	}
