@@ -150,3 +150,20 @@ func TestWordsRefused(t *testing.T) {
 		}
 	}
 }
+
+// The billing day of a key is written as a day, and a zone in parentheses.
+func TestBilling(t *testing.T) {
+	for text, want := range map[string]string{"": "", "15": "15", " 31 ( Asia/Tokyo )": "31 (Asia/Tokyo)",
+		"1 (UTC)": "1"} {
+		b, err := ParseBilling(text)
+		if err != nil || b.String() != want {
+			t.Errorf("%q: got %q, %v, want %q", text, b, err, want)
+		}
+	}
+	for text, want := range map[string]string{"0": "", "32": "must be 1 to 31", "-1": "must be 1 to 31",
+		"Monday": "write a day", "15 (Europe/Berlin": "write a day", "15 (Mars)": "IANA time zone"} {
+		if _, err := ParseBilling(text); want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: got %v, want %q", text, err, want)
+		}
+	}
+}

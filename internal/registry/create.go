@@ -31,6 +31,7 @@ func (s *Store) Create(ctx context.Context, n policy.NewKey, edit Edit) (policy.
 		Opens:   n.Opens,
 		Plan:    n.Plan,
 		Expires: n.Expires,
+		Billing: n.Billing,
 		Status:  cmp.Or(n.Status, policy.Active),
 		Created: now,
 		Updated: now,

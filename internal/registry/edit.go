@@ -79,6 +79,7 @@ const (
 	PolicyRevert   = "policy.revert"
 	GroupOverride  = "policy.override" // of a group
 	GroupEnd       = "policy.override.end"
+	GroupBilling   = "policy.billing" // of a group
 	TokenCreate    = "token.create"
 	TokenRevoke    = "token.revoke"
 )

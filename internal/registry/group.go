@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"tidegate/internal/changes"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 )
@@ -112,6 +113,28 @@ func (s *Store) OverrideGroup(ctx context.Context, name string, o *policy.Overri
 		}
 		next.GroupOverrides[name] = *o
 		return &next, nil
+	})
+	return err
+}
+
+// BillGroup says when the billing months of a group begin: the zero value for the first day
+// of a month in UTC. It fails with ErrNotFound for a group without keys; otherwise as
+// SaveSet does.
+func (s *Store) BillGroup(ctx context.Context, name string, b limits.Billing, edit Edit) error {
+	_, err := s.editSet(ctx, GroupBilling, edit, func(ctx context.Context, r *changes.Reader,
+		current *policy.Set) (*policy.Set, error) {
+		if n, err := r.Count(ctx, groupList(name)+"\x00"); err != nil || n == 0 {
+			return nil, cmp.Or(err, policy.ErrNotFound)
+		}
+		next := *current
+		next.GroupBilling = maps.Clone(current.GroupBilling)
+		if next.GroupBilling == nil {
+			next.GroupBilling = map[string]limits.Billing{}
+		}
+		if next.GroupBilling[name] = b; b == (limits.Billing{}) {
+			delete(next.GroupBilling, name)
+		}
+		return &next, next.Validate()
 	})
 	return err
 }

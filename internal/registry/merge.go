@@ -30,6 +30,7 @@ func merge(base, next, current *policy.Set) (*policy.Set, error) {
 		NextNumber:  max(next.NextNumber, current.NextNumber),
 	}
 	merged.GroupOverrides = mergeMap(&m, base.GroupOverrides, next.GroupOverrides, current.GroupOverrides)
+	merged.GroupBilling = mergeMap(&m, base.GroupBilling, next.GroupBilling, current.GroupBilling)
 	if m.conflict {
 		return nil, policy.ErrConflict
 	}

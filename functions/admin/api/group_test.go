@@ -155,3 +155,31 @@ func TestDenialsOfGroup(t *testing.T) {
 		t.Errorf("got %s, want no group for the key without one", r.text)
 	}
 }
+
+// A key and a group have a billing day, which limits per billing month follow.
+func TestBillingDays(t *testing.T) {
+	s := newService(t)
+	s.savePlans(policy.Plan{Name: "pro", Limits: limitsOf("100 per billing month",
+		"500 per billing month, each group")})
+	made := s.post("/keys", map[string]any{"name": "a", "plan": "pro", "group": "acme",
+		"billing": map[string]any{"day": 15, "zone": "Europe/Berlin"}}).
+		wants(http.StatusCreated, `"billing":{"day":15,"zone":"Europe/Berlin"}`)
+	id := made.stringAt("key", "id")
+	s.post("/keys", map[string]any{"name": "b", "plan": "pro", "billing": map[string]any{"day": 32}}).
+		wants(http.StatusUnprocessableEntity, "body.billing.day")
+	s.post("/keys", map[string]any{"name": "b", "plan": "pro", "billing": map[string]any{"zone": "Mars"}}).
+		wants(http.StatusUnprocessableEntity, "billing.zone", "Europe/Berlin")
+	s.send(http.MethodPut, "/groups/acme/billing", map[string]any{"day": 31, "reason": "contract"}).
+		wants(http.StatusOK, `"billing":{"day":31}`)
+	s.send(http.MethodPut, "/groups/nobody/billing", map[string]any{"day": 31}).wants(http.StatusNotFound)
+	s.get("/groups/acme").wants(http.StatusOK, `"500 per billing month, each group"`, `"billing":{"day":31}`)
+	s.send(http.MethodPut, "/groups/acme/billing", map[string]any{}).wants(http.StatusOK)
+	if r := s.get("/groups/acme").wants(http.StatusOK); strings.Contains(r.text, `"billing":{`) {
+		t.Errorf("got %s, want no billing day", r.text)
+	}
+	s.send(http.MethodPatch, "/keys/"+id, map[string]any{"billing": nil}, "If-Match", "*").
+		wants(http.StatusOK)
+	if r := s.get("/keys/" + id).wants(http.StatusOK); strings.Contains(r.text, `"billing":{`) {
+		t.Errorf("got %s, want no billing day", r.text)
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/changes"
 	"tidegate/internal/enforce"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/usage"
@@ -138,6 +139,7 @@ type Group struct {
 	Name     string
 	Keys     int64
 	Override *policy.Override // of its keys; nil for none, may be past
+	Billing  limits.Billing   // when its billing months begin
 	Now      time.Time        // this function's clock
 	// Limits are those of each group, of every plan and of the policy.
 	Limits []enforce.LimitState
@@ -152,7 +154,7 @@ func (r *Registry) Group(ctx context.Context, set *policy.Set, name string) (Gro
 	case policy.GroupProblem(name) != "" || n == 0:
 		return Group{}, policy.ErrNotFound
 	}
-	g := Group{Name: name, Keys: n, Now: time.Now()}
+	g := Group{Name: name, Keys: n, Billing: set.GroupBilling[name], Now: time.Now()}
 	if o, found := set.GroupOverrides[name]; found {
 		g.Override = &o
 	}
@@ -169,6 +171,12 @@ func (r *Registry) Groups(ctx context.Context, prefix string, count int) ([]regi
 // policy.ErrNotFound if the group has no keys.
 func (r *Registry) ResetGroup(ctx context.Context, name string, e Edit) error {
 	return Noted(ctx, r.store.ResetGroup(ctx, name, e))
+}
+
+// BillGroup says when the billing months of a group begin. It returns policy.ErrNotFound if
+// the group has no keys.
+func (r *Registry) BillGroup(ctx context.Context, name string, b limits.Billing, e Edit) error {
+	return Noted(ctx, r.store.BillGroup(ctx, name, b, e))
 }
 
 // OverrideGroup gives the keys of a group an override, or ends it if o is nil. Its errors

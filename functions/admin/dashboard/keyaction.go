@@ -91,11 +91,13 @@ func readGrace(f *keyForm, _ *app.KeyChange) { f.grace.CheckOption(graces) }
 func readDetails(f *keyForm, change *app.KeyChange) {
 	expires := f.until.Time(time.Now())
 	opens := f.opens.Patterns(policy.MaxOpens)
+	billing := f.billing.Billing()
 	change.Details = func(k *policy.Key) {
 		k.Name = f.name.Text
 		k.Tags = f.tags.Tags()
 		k.Plan = f.plan.Text
 		k.Group = f.group.Text
+		k.Billing = billing
 		k.Opens = opens
 		k.Expires = expires
 	}
@@ -133,6 +135,7 @@ func (d *dashboard) showKeyAction(w http.ResponseWriter, r *http.Request) error 
 	f.tags.Text = strings.Join(f.key.Tags, ", ")
 	f.plan.Text = f.key.Plan
 	f.group.Text = f.key.Group
+	f.billing.Text = f.key.Billing.String()
 	f.opens = form.PatternsInput(f.key.Opens)
 	if r.PathValue("action") != app.Ban {
 		f.until = form.NewUntil(f.key.Expires)

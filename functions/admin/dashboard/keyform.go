@@ -27,6 +27,7 @@ type keyForm struct {
 	version int64      // of the key, when the form was shown
 
 	name, plan, tags, group form.Input
+	billing                 form.Input
 	env, value              form.Input // of a new key; the form never shows value again
 	opens                   form.Input // patterns, one a line
 	grace                   form.Input // of a rotation
@@ -45,6 +46,7 @@ func (f *keyForm) table() form.Table {
 		{Name: "plan", Input: &f.plan, Max: page.MaxName + 10},
 		{Name: "tags", Input: &f.tags, Max: form.MaxTagsInput},
 		{Name: "group", Input: &f.group, Max: form.MaxInput},
+		{Name: "billing", Input: &f.billing, Max: form.MaxInput},
 		{Name: "env", Input: &f.env, Max: form.MaxInput},
 		{Name: "value", Input: &f.value},
 		{Name: "opens", Input: &f.opens, Max: form.MaxPatternsText},
@@ -96,6 +98,7 @@ func (f *keyForm) editFields() []templates.FormField {
 	if f.key.Kind == policy.APIKey {
 		fields = append(fields, f.groupField())
 	}
+	fields = append(fields, form.BillingField(f.billing))
 	fields = append(fields, form.UntilFields(f.until, "never expires")...)
 	if f.key.Kind == policy.APIKey {
 		fields = append(fields, f.routesField())
@@ -143,6 +146,7 @@ func (d *dashboard) createKey(w http.ResponseWriter, r *http.Request) error {
 		Tags:    f.tags.Tags(),
 		Expires: f.until.Time(time.Now()),
 		Opens:   f.opens.Patterns(policy.MaxOpens),
+		Billing: f.billing.Billing(),
 		Value:   strings.TrimSpace(r.PostForm.Get("value")),
 	}
 	if f.reason.Text != "" {
@@ -182,6 +186,7 @@ func (d *dashboard) renderNewKey(w http.ResponseWriter, r *http.Request, status 
 		form.TextField("env", "Environment (key prefix)", "live", 16, f.env),
 		form.TagsField(f.tags),
 		f.groupField(),
+		form.BillingField(f.billing),
 	}
 	if d.Keys.TakesForeign() || f.value.Error != "" {
 		field := form.TextField("value", "Existing key value", "empty to generate one",

@@ -69,6 +69,15 @@ func Diff(before, after *policy.Set) []Change {
 	d.note("default plan for JWTs", before.TokenPlan, after.TokenPlan)
 	d.note("default plan for addresses", before.AddressPlan, after.AddressPlan)
 	d.overrides(before.GroupOverrides, after.GroupOverrides)
+	groups := maps.Clone(before.GroupBilling)
+	if groups == nil {
+		groups = map[string]limits.Billing{}
+	}
+	maps.Copy(groups, after.GroupBilling)
+	for _, name := range slices.Sorted(maps.Keys(groups)) {
+		d.of = "group " + name
+		d.note("billing day", before.GroupBilling[name].String(), after.GroupBilling[name].String())
+	}
 	return d.changes
 }
 

@@ -128,6 +128,7 @@ func (p *Policy) Set(current *policy.Set) (policy.Set, []policy.FieldError) {
 		Exempt:    t.networks("exempt", p.Exempt),
 		TokenPlan: p.TokenPlan, AddressPlan: p.AddressPlan,
 		NextNumber: current.NextNumber, GroupOverrides: current.GroupOverrides,
+		GroupBilling: current.GroupBilling,
 	}
 	for i, plan := range p.Plans {
 		s.Plans[i] = policy.Plan{Number: plan.number(current), Name: plan.Name,

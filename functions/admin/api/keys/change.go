@@ -224,6 +224,7 @@ type (
 			Group   nullable[string]              `json:"group,omitempty" maxLength:"64" doc:"Group; null or empty for none"`
 			Opens   nullable[[]policydoc.Pattern] `json:"opens,omitempty" maxItems:"20" doc:"Routes that the key may call; null or [] for all routes of its plan"`
 			Expires nullable[time.Time]           `json:"expires,omitempty" doc:"Expiry; null for never"`
+			Billing nullable[limits.Billing]      `json:"billing,omitempty" doc:"When the billing months of the key begin; null for the first day of a month in UTC"`
 			Reason  string                        `json:"reason,omitempty" maxLength:"200"`
 		}
 	}
@@ -288,6 +289,7 @@ func (in *patchKeyInput) apply(k *policy.Key) {
 	b.Plan.set(&k.Plan)
 	b.Tags.set(&k.Tags)
 	b.Group.set(&k.Group)
+	b.Billing.set(&k.Billing)
 	if b.Opens.sent {
 		var opens []policydoc.Pattern
 		b.Opens.set(&opens)

@@ -12,6 +12,7 @@ import (
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/apikey"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 )
 
@@ -25,6 +26,7 @@ type (
 			Group   string              `json:"group,omitempty" maxLength:"64" doc:"Group: letters, digits and . _ - : @"`
 			Expires *time.Time          `json:"expires,omitempty"`
 			Opens   []policydoc.Pattern `json:"opens,omitempty" maxItems:"20" doc:"Routes that the key may call, among those of its plan"`
+			Billing limits.Billing      `json:"billing,omitempty" doc:"When the billing months of the key begin"`
 			Value   string              `json:"value,omitempty" doc:"Value of a key from another system; needs FOREIGN_KEYS. Only its hash is stored, and no response contains it"`
 			Reason  string              `json:"reason,omitempty" maxLength:"200"`
 		}
@@ -51,7 +53,8 @@ func (ops operations) createKey(ctx context.Context, in *newKeyInput) (*secretOu
 		b.Env = defaultEnv
 	}
 	n := policy.NewKey{Name: b.Name, Env: b.Env, Plan: b.Plan, Tags: b.Tags, Group: b.Group,
-		Expires: schema.TimeOf(b.Expires), Opens: policydoc.ToPatterns(b.Opens), Value: b.Value}
+		Expires: schema.TimeOf(b.Expires), Opens: policydoc.ToPatterns(b.Opens), Billing: b.Billing,
+		Value: b.Value}
 	k, secret, err := ops.keys.Create(ctx, n, app.NewEdit(ctx, b.Reason))
 	switch {
 	case errors.Is(err, policy.ErrConflict) && b.Value != "":

@@ -9,6 +9,7 @@ import (
 	"tidegate/functions/admin/api/schema"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 )
 
@@ -18,6 +19,7 @@ type Group struct {
 	Keys     int64               `json:"keys" doc:"Number of keys; list-keys lists them"`
 	Limits   []schema.LimitState `json:"limits" doc:"Limits of each group, of every plan and of the policy"`
 	Override *Override           `json:"override,omitempty" doc:"Limits of each key of the group that has no override itself"`
+	Billing  *limits.Billing     `json:"billing,omitempty" doc:"When the billing months of the group begin"`
 }
 
 type (
@@ -33,6 +35,13 @@ type (
 		GroupPath
 		rest.AcceptQuery
 		Body Override
+	}
+	groupBillingInput struct {
+		GroupPath
+		Body struct {
+			limits.Billing
+			Reason string `json:"reason,omitempty" maxLength:"200"`
+		}
 	}
 	groupEndInput struct {
 		GroupPath
@@ -57,6 +66,12 @@ func (ops operations) registerGroups(group rest.Group) {
 		Details: "Takes effect on the next check and keeps the counts. An override of a key itself wins. " +
 			"The limits of each group stay.",
 	}, ops.overrideGroup)
+	rest.Register(group, rest.Operation{
+		Pattern: "PUT /groups/{name}/billing", ID: "bill-group", Role: auth.Editor,
+		Summary: "Set when the billing months of a group begin",
+		Details: "For limits of each group per billing month. Another day begins a new count. Without day " +
+			"and zone, they begin on the first day of a month in UTC.",
+	}, ops.billGroup)
 	rest.Register(group, rest.Operation{
 		Pattern: "DELETE /groups/{name}/override", ID: "end-group-override", Role: auth.Editor,
 		Status: http.StatusNoContent, Summary: "Remove the override of a group",
@@ -84,7 +99,7 @@ func (ops operations) getGroup(ctx context.Context, in *GroupPath) (*rest.Body[G
 		return nil, groupProblem(err, noGroup)
 	}
 	out := Group{Name: g.Name, Keys: g.Keys, Override: overrideOf(g.Override),
-		Limits: schema.StatesOf(set, g.Limits)}
+		Limits: schema.StatesOf(set, g.Limits), Billing: billingOf(g.Billing)}
 	return rest.Answer(out), nil
 }
 
@@ -102,6 +117,14 @@ func (ops operations) overrideGroup(ctx context.Context, in *groupOverrideInput)
 	err := ops.keys.OverrideGroup(ctx, in.Name, o, in.Accepts, app.NewEdit(ctx, o.Reason))
 	if err != nil {
 		return nil, groupProblem(overrideProblem(err), noGroup)
+	}
+	return ops.getGroup(ctx, &in.GroupPath)
+}
+
+func (ops operations) billGroup(ctx context.Context, in *groupBillingInput) (*rest.Body[Group], error) {
+	err := ops.keys.BillGroup(ctx, in.Name, in.Body.Billing, app.NewEdit(ctx, in.Body.Reason))
+	if err != nil {
+		return nil, groupProblem(err, noGroup)
 	}
 	return ops.getGroup(ctx, &in.GroupPath)
 }

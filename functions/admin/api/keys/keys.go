@@ -18,6 +18,7 @@ import (
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/apikey"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
 )
@@ -57,7 +58,7 @@ func (ops operations) registerKeys(group rest.Group) {
 	}, ops.getKey)
 	rest.Register(group, rest.Operation{
 		Pattern: "PATCH /keys/{id}", ID: "edit-key", Role: auth.Editor,
-		Summary: "Change a key's name, plan, tags, group, routes or expiry",
+		Summary: "Change a key's name, plan, tags, group, routes, billing day or expiry",
 		Details: "Omitted fields stay unchanged. A new plan takes effect on the next check and keeps the " +
 			"counts.",
 	}, ops.patchKey)
@@ -83,6 +84,7 @@ type Key struct {
 	Expires  *time.Time          `json:"expires,omitempty"`
 	Banned   *time.Time          `json:"bannedUntil,omitempty" doc:"End of the ban"`
 	Grace    *time.Time          `json:"graceUntil,omitempty" doc:"Until when the previous secret is valid"`
+	Billing  *limits.Billing     `json:"billing,omitempty" doc:"When the billing months of the key begin"`
 	Version  int64               `json:"version"`
 	Created  *time.Time          `json:"created,omitempty"`
 	Updated  *time.Time          `json:"updated,omitempty"`
@@ -102,8 +104,16 @@ func keyOf(k policy.Key) Key {
 		Tags: k.Tags, Plan: k.Plan, Group: k.Group, Status: string(k.Status),
 		Override: overrideOf(k.Override), Opens: policydoc.PatternsOf(k.Opens),
 		Expires: schema.Given(k.Expires), Banned: schema.Given(k.Banned), Grace: schema.Given(k.Grace),
-		Version: k.Version, Created: schema.Given(k.Created), Updated: schema.Given(k.Updated),
+		Billing: billingOf(k.Billing), Version: k.Version, Created: schema.Given(k.Created), Updated: schema.Given(k.Updated),
 	}
+}
+
+// billingOf returns nil for the default.
+func billingOf(b limits.Billing) *limits.Billing {
+	if b == (limits.Billing{}) {
+		return nil
+	}
+	return &b
 }
 
 func overrideOf(o *policy.Override) *Override {

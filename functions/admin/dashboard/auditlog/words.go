@@ -23,7 +23,8 @@ var sentences = map[string]string{
 	registry.KeyBan:    "% banned", registry.KeyUnban: "% unbanned", registry.KeyReset: "Counts of % reset",
 	registry.KeyDelete: "% deleted", registry.GroupReset: "Counts of group % reset",
 	registry.GroupOverride: "Limits of % overridden", registry.GroupEnd: "Override of % ended",
-	registry.PolicySave: "% changed", registry.TokenCreate: "Token % created",
+	registry.GroupBilling: "Billing day of % set",
+	registry.PolicySave:   "% changed", registry.TokenCreate: "Token % created",
 	registry.TokenRevoke: "Token % revoked", registry.KeyRevert: "Changes of % undone",
 	registry.PolicyRevert: "Changes of % undone",
 }

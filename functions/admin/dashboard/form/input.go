@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
@@ -229,4 +230,20 @@ func Accepts(values url.Values) func(texts []string) bool {
 func Digest(texts []string) string {
 	sum := sha256.Sum256([]byte(strings.Join(texts, "\n")))
 	return hex.EncodeToString(sum[:16])
+}
+
+// Billing returns the billing day in the text.
+func (in *Input) Billing() limits.Billing {
+	b, err := limits.ParseBilling(in.Text)
+	if err != nil {
+		in.Error = page.Clip("The billing day "+err.Error(), page.MaxName) + "."
+	}
+	return b
+}
+
+// BillingField returns the field of a billing day.
+func BillingField(in Input) templates.FormField {
+	field := TextField("billing", "Billing day", "1 (UTC)", MaxInput, in)
+	field.Hint = "Limits per billing month begin on it: a day of the month, such as 15 (Europe/Berlin)."
+	return field
 }

@@ -159,3 +159,46 @@ func (d *Pages) renderOverride(w http.ResponseWriter, r *http.Request, status in
 		"Overrides the plan of each key in this group. A key's own override wins. Counts are kept.",
 		"/limits", f)
 }
+
+func (d *Pages) showBilling(w http.ResponseWriter, r *http.Request) error {
+	_, g, err := d.group(r)
+	if err != nil {
+		return err
+	}
+	return d.renderBilling(w, r, http.StatusOK, g, form.Input{Text: g.Billing.String()}, form.Input{})
+}
+
+func (d *Pages) saveBilling(w http.ResponseWriter, r *http.Request) error {
+	if err := page.ParseForm(r); err != nil {
+		return err
+	}
+	_, g, err := d.group(r)
+	if err != nil {
+		return err
+	}
+	day := form.Typed(r.PostForm, "billing", form.MaxInput)
+	reason := form.Typed(r.PostForm, "reason", form.MaxReasonInput)
+	if form.Resumes(r) {
+		return d.renderBilling(w, r, http.StatusOK, g, day, reason)
+	}
+	b := day.Billing()
+	if reason.Text != "" {
+		reason.CheckReason()
+	}
+	if form.CountErrors(day, reason) > 0 {
+		return d.renderBilling(w, r, http.StatusUnprocessableEntity, g, day, reason)
+	}
+	if err := d.keys.BillGroup(r.Context(), g.Name, b, app.NewEdit(r.Context(), reason.Text)); err != nil {
+		return problemOf(err)
+	}
+	return d.saved(w, r, g, "Billing day saved.")
+}
+
+func (d *Pages) renderBilling(w http.ResponseWriter, r *http.Request, status int, g app.Group,
+	day, reason form.Input) error {
+	return d.renderForm(w, r, status, g, "Billing day of group",
+		"For limits of each group per billing month. Another day begins a new count.", "/billing",
+		templates.Form{Fields: []templates.FormField{form.BillingField(day)},
+			After: []templates.FormField{form.ReasonField(reason)}, Errors: form.CountErrors(day, reason),
+			Submit: "Save"})
+}

@@ -45,6 +45,8 @@ func (d *Pages) Routes() []auth.Route {
 		{Pattern: "POST /groups/{name}/limits", Role: auth.Editor, Handle: d.saveOverride, Resumes: true},
 		{Pattern: "GET /groups/{name}/end", Role: auth.Editor, Handle: d.ask(d.end())},
 		{Pattern: "POST /groups/{name}/end", Role: auth.Editor, Handle: d.act(d.end()), Resumes: true},
+		{Pattern: "GET /groups/{name}/billing", Role: auth.Editor, Handle: d.showBilling},
+		{Pattern: "POST /groups/{name}/billing", Role: auth.Editor, Handle: d.saveBilling, Resumes: true},
 		{Pattern: "GET /groups/{name}/reset", Role: auth.Editor, Handle: d.ask(d.reset())},
 		{Pattern: "POST /groups/{name}/reset", Role: auth.Editor, Handle: d.act(d.reset()), Resumes: true},
 	}
@@ -136,7 +138,8 @@ func (d *Pages) show(w http.ResponseWriter, r *http.Request) error {
 		return templates.Choice{Text: text, Address: d.Path(Path(g.Name) + to)}
 	}
 	if page.CanEdit(r) {
-		p.Actions = []templates.Choice{link("Override limits", "/limits"), link("Reset counts", "/reset")}
+		p.Actions = []templates.Choice{link("Override limits", "/limits"),
+			link("Billing day", "/billing"), link("Reset counts", "/reset")}
 	}
 	if o := g.Override; o != nil {
 		p.Override = wording.Override(o) + ". Reason: " + page.Clip(o.Reason, policy.MaxReasonLen)

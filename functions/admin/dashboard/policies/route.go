@@ -89,8 +89,8 @@ func (f *routeForm) apply(next *policy.Set) bool {
 	return true
 }
 
-// renameRoute changes the name of a route in the limits that have it. It copies them, since
-// the saved set shares them.
+// renameRoute changes the name of a route in the limits of plans and of all callers. It
+// copies them, since the saved set shares them. Overrides follow by themselves.
 func renameRoute(s *policy.Set, from, to string) {
 	if from == to {
 		return
@@ -114,12 +114,6 @@ func renameRoute(s *policy.Set, from, to string) {
 		s.Plans[i].Limits = rename(s.Plans[i].Limits)
 	}
 	s.Limits = rename(s.Limits)
-	overrides := map[string]policy.Override{}
-	for name, o := range s.GroupOverrides {
-		o.Limits = rename(o.Limits)
-		overrides[name] = o
-	}
-	s.GroupOverrides = overrides
 }
 
 func (f *routeForm) setError(e policy.FieldError) bool {
