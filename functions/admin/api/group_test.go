@@ -169,15 +169,15 @@ func TestBillingDays(t *testing.T) {
 		wants(http.StatusUnprocessableEntity, "body.billing.day")
 	s.post("/keys", map[string]any{"name": "b", "plan": "pro", "billing": map[string]any{"zone": "Mars"}}).
 		wants(http.StatusUnprocessableEntity, "billing.zone", "Europe/Berlin")
-	s.send(http.MethodPut, "/groups/acme/billing", map[string]any{"day": 31, "reason": "contract"}).
+	s.do(http.MethodPut, "/groups/acme/billing", map[string]any{"day": 31, "reason": "contract"}, nil).
 		wants(http.StatusOK, `"billing":{"day":31}`)
-	s.send(http.MethodPut, "/groups/nobody/billing", map[string]any{"day": 31}).wants(http.StatusNotFound)
+	s.do(http.MethodPut, "/groups/nobody/billing", map[string]any{"day": 31}, nil).wants(http.StatusNotFound)
 	s.get("/groups/acme").wants(http.StatusOK, `"500 per billing month, each group"`, `"billing":{"day":31}`)
-	s.send(http.MethodPut, "/groups/acme/billing", map[string]any{}).wants(http.StatusOK)
+	s.do(http.MethodPut, "/groups/acme/billing", map[string]any{}, nil).wants(http.StatusOK)
 	if r := s.get("/groups/acme").wants(http.StatusOK); strings.Contains(r.text, `"billing":{`) {
 		t.Errorf("got %s, want no billing day", r.text)
 	}
-	s.send(http.MethodPatch, "/keys/"+id, map[string]any{"billing": nil}, "If-Match", "*").
+	s.do(http.MethodPatch, "/keys/"+id, map[string]any{"billing": nil}, header{"If-Match": "*"}).
 		wants(http.StatusOK)
 	if r := s.get("/keys/" + id).wants(http.StatusOK); strings.Contains(r.text, `"billing":{`) {
 		t.Errorf("got %s, want no billing day", r.text)
