@@ -97,7 +97,8 @@ type storedKey struct {
 	hashes policyset.Secrets
 }
 
-// decodeKey decodes a record, and names the key's plan. It fails with ErrNotFound and
+// decodeKey decodes a record, and names the plan and the routes of the override as the set
+// does. It fails with ErrNotFound and
 // policy.ErrUnreadable.
 func decodeKey(set *policy.Set, found changes.Record) (storedKey, error) {
 	if len(found.Content) == 0 {
@@ -105,6 +106,7 @@ func decodeKey(set *policy.Set, found changes.Record) (storedKey, error) {
 	}
 	k, hashes, err := policyset.DecodeRecord(found.Name, found.Number, found.Content)
 	k.Plan = set.PlanName(k.PlanNumber)
+	k.Override = set.Renamed(k.Override)
 	for _, m := range found.Marks {
 		k = marked(k, m)
 	}
