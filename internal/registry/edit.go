@@ -98,8 +98,7 @@ type storedKey struct {
 }
 
 // decodeKey decodes a record, and names the plan and the routes of the override as the set
-// does. It fails with ErrNotFound and
-// policy.ErrUnreadable.
+// does. It fails with ErrNotFound and policy.ErrUnreadable.
 func decodeKey(set *policy.Set, found changes.Record) (storedKey, error) {
 	if len(found.Content) == 0 {
 		return storedKey{}, policy.ErrNotFound
