@@ -35,7 +35,7 @@ func TestAuditPage(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Post(
 		limitsPath,
-		sitetest.With(sitetest.LimitsForm(1, "50 per minute"), "reason", "asked for"),
+		sitetest.With(sitetest.LimitsForm("{acme#}", "50 per minute"), "reason", "asked for"),
 	).Wants(t, http.StatusSeeOther)
 	s.Get("/audit").Wants(t, http.StatusOK, "Limits of  <a", "</a>  overridden", "<bdi>ada</bdi>",
 		"50 per minute (asked for)", "Reason: <bdi>asked for</bdi>", "bolt</bdi></a>  created",
@@ -81,12 +81,12 @@ func TestRevert(t *testing.T) {
 	s.Get(override).Wants(
 		t, http.StatusOK, "50 per minute (test)</bdi></del>", "later</bdi></del>", `name="version" value="3"`,
 	)
-	s.Post(override, fields("version", "3", "reason", "")).Wants(t, http.StatusUnprocessableEntity,
+	s.Post(override, fields("version", "{acme#}", "reason", "")).Wants(t, http.StatusUnprocessableEntity,
 		"Reason is required.")
-	s.Post(override, fields("version", "2", "reason", "mistake")).Wants(
+	s.Post(override, fields("version", "{acme#}", "reason", "mistake")).Wants(
 		t, http.StatusConflict, "Nothing was saved",
 	)
-	s.Post(override, fields("version", "3", "reason", "mistake")).Wants(t, http.StatusSeeOther)
+	s.Post(override, fields("version", "{acme#}", "reason", "mistake")).Wants(t, http.StatusSeeOther)
 	if k := s.Keys.Key("acme"); k.Override != nil || len(k.Tags) != 0 || k.Version != 4 {
 		t.Errorf("reverted to %+v, want no override, no tags and version 4", k)
 	}
@@ -95,7 +95,7 @@ func TestRevert(t *testing.T) {
 	s.Get(override).Wants(t, http.StatusOK, "Nothing to revert.")
 
 	s.Get("/keys/{acme}")
-	s.Post("/keys/{acme}/reset", fields("version", "4")).Wants(t, http.StatusSeeOther)
+	s.Post("/keys/{acme}/reset", fields("version", "{acme#}")).Wants(t, http.StatusSeeOther)
 	for _, action := range []string{"key.create", "key.reset"} {
 		page, err := s.Keys.Audit().List(t.Context(),
 			audit.Query{Subject: s.Keys.IDs["acme"], Action: action})
@@ -107,7 +107,7 @@ func TestRevert(t *testing.T) {
 		)
 		s.Post("/audit/"+page.Entries[0].ID+"/undo", nil).Wants(t, http.StatusConflict)
 	}
-	s.Post("/keys/{acme}/delete", fields("version", "5")).Wants(t, http.StatusSeeOther)
+	s.Post("/keys/{acme}/delete", fields("version", "{acme#}")).Wants(t, http.StatusSeeOther)
 	s.Get(override).Wants(t, http.StatusConflict, "The key was deleted since.")
 	s.Get("/audit/1-0-1/revert").Wants(t, http.StatusNotFound)
 	s.Get("/audit/x/revert").Wants(t, http.StatusNotFound)
@@ -126,16 +126,16 @@ func TestAuditInWords(t *testing.T) {
 		do   func()
 		want string
 	}{
-		{func() { post("/keys/{acme}/limits", sitetest.LimitsForm(1, "50 per minute")) },
+		{func() { post("/keys/{acme}/limits", sitetest.LimitsForm("{acme#}", "50 per minute")) },
 			"Limits of acme overridden"},
-		{func() { post("/keys/{acme}/end", fields("version", "2")) }, "Override of acme ended"},
-		{func() { post("/keys/{acme}/limits", sitetest.LimitsForm(3, "9 per minute")); undo() },
+		{func() { post("/keys/{acme}/end", fields("version", "{acme#}")) }, "Override of acme ended"},
+		{func() { post("/keys/{acme}/limits", sitetest.LimitsForm("{acme#}", "9 per minute")); undo() },
 			"Override of acme undone"},
 		{func() { edit(5, "", "a") }, "Tags of acme changed"},
 		{func() { edit(6, "big", "") }, "acme edited"},
-		{func() { post("/keys/{acme}/reset", fields("version", "7")) }, "Counts of acme reset"},
-		{func() { post("/keys/{acme}/revoke", fields("version", "8")) }, "acme revoked"},
-		{func() { post("/keys/{acme}/unrevoke", fields("version", "9")); undo() }, "Status of acme undone"},
+		{func() { post("/keys/{acme}/reset", fields("version", "{acme#}")) }, "Counts of acme reset"},
+		{func() { post("/keys/{acme}/revoke", fields("version", "{acme#}")) }, "acme revoked"},
+		{func() { post("/keys/{acme}/unrevoke", fields("version", "{acme#}")); undo() }, "Status of acme undone"},
 		{func() { s.Keys.Plan("free", sitetest.Per(7, time.Minute)) }, "Plan free changed"},
 		{func() { s.Keys.Plan("pro", sitetest.Per(9, time.Minute)) }, "Plan pro created"},
 		{func() { s.Keys.Save(func(set *policy.Set) { set.Plans = set.Plans[:1] }) }, "Plan pro deleted"},
@@ -217,7 +217,7 @@ func TestRevertPolicies(t *testing.T) {
 	s.Keys.Save(func(set *policy.Set) { set.Plans = set.Plans[:1] })
 	address := revertLink(s, "/audit?subject=policy")
 	s.Get(address).Wants(t, http.StatusOK, "plan extra", "5 per minute")
-	s.Post(address, fields("version", "3", "reason", "needed")).Wants(t, http.StatusSeeOther)
+	s.Post(address, fields("version", "{acme#}", "reason", "needed")).Wants(t, http.StatusSeeOther)
 	if p, known := s.Set().Plan("extra"); !known || !p.Limits[0].Equal(sitetest.Per(5, time.Minute)) {
 		t.Errorf("got plans %+v, want the plan extra with 5 per minute", s.Set().Plans)
 	}

@@ -48,7 +48,7 @@ func TestSecretIsShownOnce(t *testing.T) {
 		left > 7*24*time.Hour {
 		t.Errorf("created %+v, want the plan free, 2 tags and an expiry in 7 days", k)
 	}
-	rotated := s.PostThrough("/keys/{new}/rotate", fields("version", "1", "grace", "24h")).Wants(
+	rotated := s.PostThrough("/keys/{new}/rotate", fields("version", "{acme#}", "grace", "24h")).Wants(
 		t, http.StatusOK, "The previous secret works until",
 	)
 	next := secretInPage.FindStringSubmatch(rotated.Body)
@@ -80,7 +80,7 @@ func TestKeyActions(t *testing.T) {
 		t.Helper()
 		s.Get("/keys/{acme}/"+action).Wants(t, http.StatusOK,
 			fmt.Sprintf(`name="version" value="%d"`, version))
-		stale := fields(append([]string{"version", "77", "reason", "stale"}, more...)...)
+		stale := fields(append([]string{"version", "{acme#}", "reason", "stale"}, more...)...)
 		s.Post("/keys/{acme}/"+action, stale).Wants(t, http.StatusConflict, "saved first")
 		form := fields(append([]string{"version", fmt.Sprint(version), "reason",
 			"because of " + action}, more...)...)
@@ -386,7 +386,7 @@ func TestKeyActionConflict(t *testing.T) {
 			keys.Must(err)
 		}
 		page := s.Post(
-			"/keys/{acme}/"+action, fields("version", "1"),
+			"/keys/{acme}/"+action, fields("version", "{acme#}"),
 		).Wants(t, http.StatusConflict, "saved first", `name="version" value="2"`,
 			`action="/keys/{acme}/`+action+`"`)
 		s.Post(

@@ -128,7 +128,7 @@ func TestFindByName(t *testing.T) {
 		t.Error("the audit log lists entries although several keys have the name")
 	}
 	s.Get("/audit?subject="+secret).Wants(t, http.StatusSeeOther)
-	s.Post("/keys/{zeta}/delete", fields("version", "1", "reason", "left us", "confirm", "zeta")).Wants(t,
+	s.Post("/keys/{zeta}/delete", fields("version", "{acme#}", "reason", "left us", "confirm", "zeta")).Wants(t,
 		http.StatusSeeOther)
 	deleted := s.Get("/audit?subject=Zeta").Wants(t, http.StatusOK, "left us", "key.create").Body
 	if strings.Contains(deleted, "<bdi>bolt</bdi>") {
@@ -219,7 +219,7 @@ func TestFirstPageOfKeyStates(t *testing.T) {
 			Time: now, Denial: d, DeniedUntil: now.Add(time.Hour)})
 	}
 	for _, name := range []string{"customer-590", "customer-591"} {
-		s.Post("/keys/{"+name+"}/ban", fields("lasts", "1h", "version", "1", "reason", "abuse")).Wants(t,
+		s.Post("/keys/{"+name+"}/ban", fields("lasts", "1h", "version", "{acme#}", "reason", "abuse")).Wants(t,
 			http.StatusSeeOther)
 	}
 	denied("customer-592", &denylog.Denial{Cause: cause.Ban, RetryAfter: time.Hour}) // no longer banned
@@ -230,7 +230,7 @@ func TestFirstPageOfKeyStates(t *testing.T) {
 	keys.Use("customer-596", 8)
 	keys.Use("customer-597", 9)
 	keys.Use("customer-598", 7)
-	s.Post("/keys/{customer-595}/reset", fields("version", "1", "reason", "sorry", "confirm",
+	s.Post("/keys/{customer-595}/reset", fields("version", "{acme#}", "reason", "sorry", "confirm",
 		"customer-595")).Wants(t, http.StatusSeeOther)
 	for state, want := range map[string][]string{
 		"banned":  {"customer-590", "customer-591"},

@@ -114,7 +114,7 @@ func TestWarningsNeedConfirmation(t *testing.T) {
 	wantWarning(base("allow", "203.0.113.0/24"), "Calls from 198.51.100.0/24 are refused.")
 	s.Post(path, base("allow", "203.0.113.0/24\n198.51.0.0/16")).Wants(t, http.StatusSeeOther)
 	row := "1 per second"
-	moot := sitetest.LimitsForm(1, row, "60 per minute")
+	moot := sitetest.LimitsForm("{acme#}", row, "60 per minute")
 	const warning = "&#34;60 per minute&#34; never decides: " +
 		"&#34;1 per second&#34; denies every call before it."
 	s.Post(limitsPath, moot).Wants(t, http.StatusUnprocessableEntity, warning)
@@ -156,7 +156,7 @@ func TestPlanOfManyKeys(t *testing.T) {
 // shows the last use of the previous secret, which can also be expired.
 func TestRotationInGrace(t *testing.T) {
 	s := sitetest.New(t).Login()
-	s.Post("/keys/{acme}/rotate", fields("version", "1", "grace", "24h")).Wants(t, http.StatusSeeOther)
+	s.Post("/keys/{acme}/rotate", fields("version", "{acme#}", "grace", "24h")).Wants(t, http.StatusSeeOther)
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "Previous secret not used in 30 days.",
 		"Expire previous secret")
 	at := time.Now().Add(-5 * time.Minute)
@@ -167,14 +167,14 @@ func TestRotationInGrace(t *testing.T) {
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, used)
 	page := s.Get("/keys/{acme}/rotate").Wants(t, http.StatusOK, "The previous secret, replaced by ada on ",
 		"Rotating expires it now.", "Rotate secret anyway", used)
-	form := fields("version", "2", "grace", "24h")
+	form := fields("version", "{acme#}", "grace", "24h")
 	s.Post("/keys/{acme}/rotate", form).Wants(t, http.StatusUnprocessableEntity, "Rotating expires it now.")
 	if s.Keys.Key("acme").Version != 2 {
 		t.Fatal("an unconfirmed rotation was saved")
 	}
 	form["accepted"] = []string{sitetest.HiddenIn(page.Body).Get("accepted")}
 	s.Post("/keys/{acme}/rotate", form).Wants(t, http.StatusSeeOther)
-	s.Post("/keys/{acme}/expire-secret", fields("version", "3")).Wants(t, http.StatusSeeOther)
+	s.Post("/keys/{acme}/expire-secret", fields("version", "{acme#}")).Wants(t, http.StatusSeeOther)
 	if k := s.Keys.Key("acme"); !k.Grace.IsZero() || k.Version != 4 {
 		t.Errorf("after the expiry: %+v, want no grace period and version 4", k)
 	}
@@ -182,7 +182,7 @@ func TestRotationInGrace(t *testing.T) {
 	if strings.Contains(body, "Expire previous secret") {
 		t.Error("the page offers to expire a secret that has expired")
 	}
-	s.Post("/keys/{acme}/expire-secret", fields("version", "4")).Wants(t, http.StatusSeeOther)
+	s.Post("/keys/{acme}/expire-secret", fields("version", "{acme#}")).Wants(t, http.StatusSeeOther)
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "Nothing changed.")
 }
 
@@ -213,7 +213,7 @@ func TestWarningsOfImportAndUndo(t *testing.T) {
 	const warning = "Every call is refused: no address is allowed."
 	s := sitetest.New(t).Login()
 	file := s.Get("/policies.yaml").Wants(t, http.StatusOK).Body + "deny: [0.0.0.0/0, '::/0']\n"
-	form := url.Values{"yaml": {file}, "version": {"1"}, "reason": {"x"}, "action": {"preview"}}
+	form := url.Values{"yaml": {file}, "version": {"{acme#}"}, "reason": {"x"}, "action": {"preview"}}
 	shown := sitetest.FormIn(s.Post("/policies/import", form).Wants(t, http.StatusOK, warning).Body)
 	form.Set("seen", shown.Get("seen"))
 	form.Set("action", "save")
