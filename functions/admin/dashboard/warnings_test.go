@@ -9,8 +9,8 @@ import (
 	"tidegate/functions/admin/app"
 	"time"
 
-	"tidegate/internal/audit"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/internal/testing/sitetest"
 	"tidegate/internal/usage"
 )
@@ -203,7 +203,7 @@ func TestBulkNeedsConfirmation(t *testing.T) {
 	ban := reviewed(s, fields("do", "ban", "of", "all", "count", "2", "reason", "x", "lasts", "1h"))
 	s.Post("/keys/bulk", ban).Wants(t, http.StatusUnprocessableEntity, "Type 2 to confirm.")
 	form["confirm"] = []string{" 2 "}
-	last, _ := s.RunJob(s.Post("/keys/bulk", form))
+	last, _ := s.Finish(s.Post("/keys/bulk", form))
 	last.Wants(t, http.StatusOK, "2 changed")
 }
 
@@ -213,7 +213,7 @@ func TestWarningsOfImportAndUndo(t *testing.T) {
 	const warning = "Every call is refused: no address is allowed."
 	s := sitetest.New(t).Login()
 	file := s.Get("/policies.yaml").Wants(t, http.StatusOK).Body + "deny: [0.0.0.0/0, '::/0']\n"
-	form := url.Values{"yaml": {file}, "version": {"{acme#}"}, "reason": {"x"}, "action": {"preview"}}
+	form := url.Values{"yaml": {file}, "version": {"{policy#}"}, "reason": {"x"}, "action": {"preview"}}
 	shown := sitetest.FormIn(s.Post("/policies/import", form).Wants(t, http.StatusOK, warning).Body)
 	form.Set("seen", shown.Get("seen"))
 	form.Set("action", "save")
@@ -221,10 +221,10 @@ func TestWarningsOfImportAndUndo(t *testing.T) {
 	s.Post("/policies/import", sitetest.With(shown, "yaml", file, "reason", "x", "action", "save")).
 		Wants(t, http.StatusSeeOther)
 	s.Keys.Save(func(set *policy.Set) { set.Deny = nil })
-	entries, err := s.Keys.Audit().List(t.Context(), audit.Query{Subject: app.PolicyRecord, Count: 1})
+	entries, err := s.Keys.Audit(t.Context(), registry.AuditQuery{Subject: app.PolicyRecord, Count: 1})
 	s.Keys.Must(err)
-	revert := "/audit/" + entries.Entries[0].ID
-	s.Post(revert+"/undo", url.Values{}).Wants(t, http.StatusUnprocessableEntity, warning)
-	again := sitetest.FormIn(s.Get(revert+"/revert").Wants(t, http.StatusOK, warning).Body)
-	s.Post(revert+"/revert", sitetest.With(again, "reason", "x")).Wants(t, http.StatusSeeOther)
+	undo := fmt.Sprintf("/audit/%d/undo", entries.Entries[0].Number)
+	s.Post(undo, url.Values{}).Wants(t, http.StatusUnprocessableEntity, warning)
+	again := sitetest.FormIn(s.Get(undo).Wants(t, http.StatusOK, warning).Body)
+	s.Post(undo, sitetest.With(again, "reason", "x")).Wants(t, http.StatusSeeOther)
 }
