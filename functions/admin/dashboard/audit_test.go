@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/testing/sitetest"

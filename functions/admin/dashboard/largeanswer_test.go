@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/audit"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"

@@ -186,7 +186,7 @@ func TestForeignForm(t *testing.T) {
 		form.Set("version", version)
 		s.Post(limitsPath, form).Wants(t, http.StatusBadRequest)
 	}
-	s.Post("/keys/ZZZZZZZZZZZZ/limits", sitetest.LimitsForm(1)).Wants(t, http.StatusNotFound)
+	s.Post("/keys/ZZZZZZZZZZZZ/limits", sitetest.LimitsForm("1")).Wants(t, http.StatusNotFound)
 	if s.Keys.Written() != 0 {
 		t.Error("the form was written")
 	}

@@ -60,7 +60,7 @@ func TestOverride(t *testing.T) {
 	)
 	s.Post(
 		limitsPath,
-		sitetest.With(sitetest.LimitsForm(2), "lasts", "at", "until", "2099-12-31 18:00"),
+		sitetest.With(sitetest.LimitsForm("{acme#}"), "lasts", "at", "until", "2099-12-31 18:00"),
 	).Wants(t, http.StatusSeeOther)
 	if o := s.Keys.Key("acme").Override; len(o.Limits) != 0 || !o.Until.Equal(
 		time.Date(2099, 12, 31, 18, 0, 0, 0, time.UTC),
