@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/valkey-io/valkey-go"
+
 	"tidegate/internal/apikey"
 	"tidegate/internal/testing/leaks"
 	"tidegate/internal/testing/oidctest"

@@ -280,7 +280,7 @@ func TestLogin(t *testing.T) {
 // A second run on the same store replaces the demo keys and changes no other.
 func TestSeedTwice(t *testing.T) {
 	ctx := t.Context()
-	r, err := openRegistry(ctx, "", false, noEnv)
+	r, err := openRegistry(ctx, "", "", noEnv)
 	if err != nil {
 		t.Fatal(err)
 	}
