@@ -29,7 +29,8 @@ const developmentPepper = "tidegate local development pepper: protects nothing"
 
 const (
 	connectTimeout = 3 * time.Second
-	seedTimeout    = 10 * time.Second
+	writeTimeout   = 10 * time.Second // an edit is 256 scripts, and the embedded Valkey slow
+	seedTimeout    = 30 * time.Second
 )
 
 // registrar is the registry of keys that the functions and the seeding share.
@@ -125,7 +126,7 @@ func (r *registrar) connect(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("-data: %w", err)
 	}
-	r.client, err = store.Open(ctx, r.url, store.Options{Dial: connectTimeout, Write: connectTimeout})
+	r.client, err = store.Open(ctx, r.url, store.Options{Dial: connectTimeout, Write: writeTimeout})
 	if err != nil {
 		return fmt.Errorf("-valkey: %w (is it running? -valkey auto starts an installed one, and without "+
 			"-valkey one runs in process)", err)
