@@ -12,7 +12,6 @@ import (
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
-	"tidegate/internal/store/keyspace"
 	"tidegate/local/bench"
 )
 
