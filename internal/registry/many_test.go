@@ -122,3 +122,32 @@ func BenchmarkPages(b *testing.B) {
 		}
 	}
 }
+
+// A change of MaxKeys keys may give them a new group. One that makes too many groups, or is
+// of more keys, is refused.
+func TestBoundsOfManyKeys(t *testing.T) {
+	w := open(t, valkeytest.Start(t))
+	w.plan(t, "free", perMinute(1)...)
+	w.fill(t, registry.MaxKeys)
+	ids := make([]string, registry.MaxKeys)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("id%010d", i)
+	}
+	group := func(name string) func(*policy.Key) error {
+		return func(k *policy.Key) error {
+			if k.Group = name; name == "" {
+				k.Group = k.ID
+			}
+			return nil
+		}
+	}
+	_, err := w.UpdateMany(t.Context(), ids, registry.KeyEdit, byTest, group(""))
+	wantInvalid(t, err, "group")
+	many, err := w.UpdateMany(t.Context(), ids, registry.KeyEdit, byTest, group("acme"))
+	if err != nil || len(many.Changed) != registry.MaxKeys || w.groups(t, "") != "acme:1000" {
+		t.Errorf("got %d changed, %v, groups %s", len(many.Changed), err, w.groups(t, ""))
+	}
+	if _, err := w.UpdateMany(t.Context(), append(ids, "more"), registry.KeyEdit, byTest, group("")); err == nil {
+		t.Error("of 1,001 keys: got no error")
+	}
+}
