@@ -71,17 +71,15 @@ func TestSecretIsShownOnce(t *testing.T) {
 // the key changed meanwhile.
 func TestKeyActions(t *testing.T) {
 	s := sitetest.New(t).Login()
-	version := 1
 	do := func(action string, more ...string) policy.Key {
 		t.Helper()
 		s.Get("/keys/{acme}/"+action).Wants(t, http.StatusOK,
-			fmt.Sprintf(`name="version" value="%d"`, version))
-		stale := fields(append([]string{"version", "{acme#}", "reason", "stale"}, more...)...)
+			`name="version" value="`+s.Keys.Named("{acme#}")+`"`)
+		stale := fields(append([]string{"version", "1", "reason", "stale"}, more...)...)
 		s.Post("/keys/{acme}/"+action, stale).Wants(t, http.StatusConflict, "saved first")
-		form := fields(append([]string{"version", fmt.Sprint(version), "reason",
+		form := fields(append([]string{"version", "{acme#}", "reason",
 			"because of " + action}, more...)...)
 		s.Post("/keys/{acme}/"+action, form).Wants(t, http.StatusSeeOther)
-		version++
 		s.Get("/audit?subject={acme}").Wants(t, http.StatusOK, "because of "+action)
 		return s.Keys.Key("acme")
 	}
@@ -114,12 +112,12 @@ func TestKeyActions(t *testing.T) {
 		"never"); k.Name != "acme corp" || len(k.Tags) != 2 {
 		t.Errorf("edited to %+v, want the name acme corp and 2 tags", k)
 	}
-	s.Post("/keys/{acme}/ban", fields("version", fmt.Sprint(version), "lasts", "1h")).Wants(
+	s.Post("/keys/{acme}/ban", fields("version", "{acme#}", "lasts", "1h")).Wants(
 		t, http.StatusUnprocessableEntity, "Reason is required.",
 	)
-	s.Post("/keys/{acme}/edit", fields("version", fmt.Sprint(version), "name", " ", "plan", "none such")).
+	s.Post("/keys/{acme}/edit", fields("version", "{acme#}", "name", " ", "plan", "none such")).
 		Wants(t, http.StatusUnprocessableEntity, `id="name-error"`, `id="plan-error"`)
-	s.Post("/keys/{acme}/delete", fields("version", fmt.Sprint(version))).Wants(t, http.StatusSeeOther)
+	s.Post("/keys/{acme}/delete", fields("version", "{acme#}")).Wants(t, http.StatusSeeOther)
 	s.Get("/keys/{acme}").Wants(t, http.StatusNotFound)
 	s.Get("/audit?subject={acme}").Wants(t, http.StatusOK, "key.delete", "key.create")
 	s.Get("/keys/{bolt}/nonsense").Wants(t, http.StatusNotFound)
