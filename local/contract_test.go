@@ -108,7 +108,7 @@ func twelveCallsTo(t *testing.T, api string, flags []string) (p *program, c call
 // for Retry-After is enough.
 func TestTwelveCalls(t *testing.T) {
 	for name, flags := range map[string][]string{"embedded": nil,
-		"valkey": {"-valkey", valkeytest.Start(t)}} {
+		"valkey": {"-valkey", valkeytest.Start(t), "-data", t.TempDir()}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, c, statuses, last := twelveCalls(t, flags)

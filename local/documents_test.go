@@ -17,7 +17,6 @@ import (
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
-	"tidegate/internal/registry"
 	"tidegate/internal/route"
 	"tidegate/internal/testing/browsertest"
 	"tidegate/internal/testing/registrytest"
@@ -94,15 +93,11 @@ func startDocumented(t *testing.T) (adminFunction, *shell) {
 	t.Helper()
 	needCurl(t)
 	a := startAdmin(t, buildAdmin(t), nil)
-	keys := registry.NewStore(a.client, apikey.Pepper(checkPepper))
-	_, err := keys.SaveSet(t.Context(), policy.Set{
+	registrytest.Put(t, a.registry(t), byTest, policy.Set{
 		Plans: []policy.Plan{{Name: "free", Limits: registrytest.Limits("1,000 per hour")}},
 		Routes: []limits.Route{{Name: "chat", Match: []route.Pattern{{Path: "/chat"}}, Settle: true,
 			Cost: limits.Costs{Units: map[string]int64{limits.Cost: 20}}}},
-	}, byTest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	})
 	return a, &shell{dir: t.TempDir(), replace: map[string]string{
 		"http://127.0.0.1:8082": a.url, "tga_…": strings.TrimPrefix(a.token(t), "Bearer "),
 	}}

@@ -47,7 +47,7 @@ func startSite(t *testing.T) *site {
 		set.Limits = nil
 		set.Plans = append(set.Plans, policy.Plan{Name: "day", Limits: registrytest.Limits("1 per day")})
 	})
-	admin := startAdmin(t, buildAdmin(t), map[string]string{"VALKEY_URL": valkey})
+	admin := startAdmin(t, buildAdmin(t), map[string]string{"VALKEY_URL": valkey, "CHANGES_LOG": check.data})
 	l, err := listen(options{rest: "127.0.0.1:0", http: "127.0.0.1:0", admin: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,6 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/cause"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
@@ -36,7 +35,7 @@ type sample struct {
 }
 
 func by(name, reason string) registry.Edit {
-	return registry.Edit{By: audit.Actor{Kind: "user", Name: name}, Reason: reason}
+	return registry.Edit{By: registry.Actor{Kind: "user", Name: name}, Reason: reason}
 }
 
 func per(n int64, window time.Duration) limits.Limit {
@@ -58,9 +57,9 @@ var customers = []struct {
 	{"Juniper Games", "pro", nil, 24},
 }
 
-func newSample(ctx context.Context, client valkey.Client) (*sample, error) {
+func newSample(ctx context.Context, client valkey.Client, keys *registry.Store) (*sample, error) {
 	s := &sample{
-		client: client, keys: registry.NewStore(client, apikey.Pepper(pepper)), ids: map[string]string{},
+		client: client, keys: keys, ids: map[string]string{},
 		secret: map[string]apikey.Secret{},
 		random: rand.New(rand.NewPCG(7, 7)), //nolint:gosec // the same data each time
 	}
