@@ -19,13 +19,13 @@ import (
 	"tidegate/functions/check/authorizer"
 	"tidegate/functions/check/identity"
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/cause"
 	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/internal/route"
 	"tidegate/internal/telemetry"
 	"tidegate/internal/testing/registrytest"
@@ -78,15 +78,18 @@ func newDenialWorld(t *testing.T) *denialWorld {
 		w.values[name], w.ids[name] = secret.Reveal(), secret.ID()
 	}
 	w.change(t, "revoked", func(id string) error {
-		_, err := registrytest.Revoke(t.Context(), w.set, id, 1, tester)
+		_, err := registrytest.Revoke(t.Context(), w.set, id, tester)
 		return err
 	})
 	w.change(t, "rotated", func(id string) error {
-		_, _, err := w.set.Rotate(t.Context(), id, 1, 0, tester)
+		k, err := w.set.Get(t.Context(), id)
+		if err == nil {
+			_, _, err = w.set.Rotate(t.Context(), id, k.Version, 0, tester)
+		}
 		return err
 	})
 	w.change(t, "banned", func(id string) error {
-		_, err := w.set.Update(t.Context(), id, 1, audit.KeyBan, tester, func(k *policy.Key) {
+		_, err := registrytest.Update(t.Context(), w.set, id, registry.KeyBan, tester, func(k *policy.Key) {
 			k.Banned = time.Now().Add(time.Hour)
 		})
 		return err
@@ -251,7 +254,7 @@ func TestTrialBelowTheCost(t *testing.T) {
 	secret := f.key(t, "free")
 	override := &policy.Override{Reason: "shadow",
 		Limits: registrytest.Limits("50 per hour", "2 per hour, shadow")}
-	if _, err := registrytest.Override(t.Context(), f.set, secret.ID(), 1, override, tester); err != nil {
+	if _, err := registrytest.Override(t.Context(), f.set, secret.ID(), override, tester); err != nil {
 		t.Fatal(err)
 	}
 	f.edit(t, func(s *policy.Set) { s.Routes = []limits.Route{registrytest.Route("big", 5, "/*")} })
@@ -401,7 +404,7 @@ func TestNeverPassingCallsAreLoggedOnceAMinute(t *testing.T) {
 	f.edit(t, func(s *policy.Set) { s.Routes = []limits.Route{registrytest.Route("report", 1, "/reports")} })
 	secret := f.key(t, "many")
 	override := &policy.Override{Limits: perHour(2), Reason: "small"}
-	if _, err := registrytest.Override(t.Context(), f.set, secret.ID(), 1, override, tester); err != nil {
+	if _, err := registrytest.Override(t.Context(), f.set, secret.ID(), override, tester); err != nil {
 		t.Fatal(err)
 	}
 	f.edit(t, func(s *policy.Set) { s.Routes = []limits.Route{registrytest.Route("report", 3, "/reports")} })

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"tidegate/internal/changes"
 	"tidegate/internal/policy"
@@ -30,7 +31,7 @@ type Failure struct {
 
 // UpdateMany changes up to MaxKeys keys in one change of the log. change gets each current
 // key and may alter what Update lets it alter; its error leaves the key as it is. It may be
-// asked several times.
+// asked several times. With the action KeyReset, the counts of active keys begin anew.
 func (s *Store) UpdateMany(ctx context.Context, ids []string, action string, edit Edit,
 	change func(*policy.Key) error) (Many, error) {
 	if err := edit.Validate(); err != nil {
@@ -40,10 +41,14 @@ func (s *Store) UpdateMany(ctx context.Context, ids []string, action string, edi
 		return Many{}, fmt.Errorf("registry: %d keys are more than %d", len(ids), MaxKeys)
 	}
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
+	reset, err := s.resetTime(ctx, ids, action)
+	if err != nil {
+		return Many{}, err
+	}
 	var many Many
 	receipt, err := s.log.Edit(ctx, edit.change(action),
 		func(ctx context.Context, r *changes.Reader) (items []changes.Item, err error) {
-			many, items, err = s.judgeMany(ctx, r, ids, change)
+			many, items, err = s.judgeMany(ctx, r, ids, change, reset)
 			return items, err
 		})
 	if err != nil {
@@ -53,8 +58,16 @@ func (s *Store) UpdateMany(ctx context.Context, ids []string, action string, edi
 	return many, acknowledge(receipt, nil)
 }
 
+// resetTime returns what the keys get as the time of a reset; zero for another action.
+func (s *Store) resetTime(ctx context.Context, ids []string, action string) (time.Time, error) {
+	if action != KeyReset || len(ids) == 0 {
+		return time.Time{}, nil
+	}
+	return s.serverTime(ctx, ids[0])
+}
+
 func (s *Store) judgeMany(ctx context.Context, r *changes.Reader, ids []string,
-	change func(*policy.Key) error) (many Many, items []changes.Item, err error) {
+	change func(*policy.Key) error, reset time.Time) (many Many, items []changes.Item, err error) {
 	names := []string{changes.Policy}
 	for _, id := range ids {
 		if validID(id) {
@@ -79,6 +92,9 @@ func (s *Store) judgeMany(ctx context.Context, r *changes.Reader, ids []string,
 			var failed error
 			err = alter(set, &k, func(k *policy.Key) { failed = change(k) })
 			err = cmp.Or(failed, err)
+		}
+		if !reset.IsZero() && k.Status == policy.Active {
+			k.Reset = reset
 		}
 		if err != nil {
 			many.Failed = append(many.Failed, Failure{record.Name, old.Name, err})

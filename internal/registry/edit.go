@@ -141,6 +141,16 @@ func settle(m changes.Mark, content []byte) []byte {
 	return after
 }
 
+// sameRecord reports whether two states of a key have the same record.
+func sameRecord(a, b storedKey) bool {
+	first, err := policyset.EncodeRecord(a.Key, a.hashes)
+	if err != nil {
+		return false
+	}
+	second, err := policyset.EncodeRecord(b.Key, b.hashes)
+	return err == nil && bytes.Equal(first, second)
+}
+
 // keyEdit is the judge of an edit of one key.
 type keyEdit struct {
 	s   *Store
@@ -173,7 +183,10 @@ func (e *keyEdit) change(create bool, do func(*policy.Set, *storedKey) error) ch
 		if err := do(set, &e.now); err != nil {
 			return nil, err
 		}
-		return e.s.items(ctx, r, []storedKey{e.old}, []storedKey{e.now})
+		now := []storedKey{e.now}
+		items, err := e.s.items(ctx, r, []storedKey{e.old}, now)
+		e.now = now[0]
+		return items, err
 	}
 }
 
@@ -184,23 +197,16 @@ func (s *Store) items(ctx context.Context, r *changes.Reader, before, after []st
 	var items []changes.Item
 	groups := map[string]string{} // names by id
 	for i, k := range after {
-		record, err := policyset.EncodeRecord(k.Key, k.hashes)
-		if err != nil {
-			return nil, err
-		}
 		if before[i].ID != "" {
-			old, err := policyset.EncodeRecord(before[i].Key, before[i].hashes)
-			if err != nil {
-				return nil, err
-			}
-			if bytes.Equal(old, record) {
+			if sameRecord(before[i], k) {
 				continue
 			}
 			k.Updated = s.Now().UTC().Truncate(time.Second)
-			if record, err = policyset.EncodeRecord(k.Key, k.hashes); err != nil {
-				return nil, err
-			}
 			after[i].Updated = k.Updated
+		}
+		record, err := policyset.EncodeRecord(k.Key, k.hashes)
+		if err != nil {
+			return nil, err
 		}
 		items = append(items, changes.Item{Record: k.ID, After: record})
 		if k.Group != "" && k.Group != before[i].Group {
@@ -307,7 +313,8 @@ func (s *Store) takeRights(ctx context.Context, id, action string, edit Edit,
 		m.Until = k.Banned.UnixMicro()
 	}
 	after := marked(old.Key, m)
-	if k.Updated = after.Updated; same(after, old.Key) || !same(after, k.Key) {
+	k.Updated = after.Updated
+	if wanted := (storedKey{after, old.hashes}); sameRecord(wanted, old) || !sameRecord(wanted, k) {
 		k, err := s.editKey(ctx, id, action, edit, false, do)
 		s.listBan(ctx, k, err)
 		return k, err

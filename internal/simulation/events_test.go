@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"tidegate/internal/audit"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/testing/registrytest"
@@ -212,7 +211,7 @@ func (w *world) teamEnded() bool { return w.team != nil && !w.now.Before(w.team.
 
 func (w *world) overrideKey(c *caller) {
 	o, stored := w.drawOverride(c.override)
-	if w.update(c, audit.KeyEdit, func(k *policy.Key) { k.Override = stored }) {
+	if w.update(c, registry.KeyEdit, func(k *policy.Key) { k.Override = stored }) {
 		c.override = o
 		w.note("%s: override %+v", c.key.Name, stored)
 	}
@@ -259,12 +258,12 @@ func (w *world) editDuringBurst() {
 func (w *world) editKey(c *caller) {
 	switch w.IntN(6) {
 	case 0:
-		if w.update(c, audit.KeyEdit, func(k *policy.Key) { k.Plan = planNames[1-c.plan] }) {
+		if w.update(c, registry.KeyEdit, func(k *policy.Key) { k.Plan = planNames[1-c.plan] }) {
 			c.plan = 1 - c.plan
 		}
 		w.note("%s: %s", c.key.Name, c.key.Plan)
 	case 1:
-		w.update(c, audit.KeyEdit, func(k *policy.Key) {
+		w.update(c, registry.KeyEdit, func(k *policy.Key) {
 			if k.Group = group; c.key.Group == group {
 				k.Group = ""
 			}
@@ -301,14 +300,14 @@ func (w *world) block(c *caller) {
 	}
 	if !c.revoked && w.IntN(2) == 0 {
 		c.banned = w.now.Add(time.Duration(w.IntN(300)) * time.Second)
-		w.update(c, audit.KeyBan, func(k *policy.Key) { k.Banned = c.banned.Add(w.ahead) })
+		w.update(c, registry.KeyBan, func(k *policy.Key) { k.Banned = c.banned.Add(w.ahead) })
 		w.note("%s: banned until %s", c.key.Name, c.banned.UTC().Format("15:04:05.000000"))
 		return
 	}
 	c.revoked = !c.revoked
-	action, status := audit.KeyEdit, policy.Active
+	action, status := registry.KeyEdit, policy.Active
 	if c.revoked {
-		action, status = audit.KeyRevoke, policy.Revoked
+		action, status = registry.KeyRevoke, policy.Revoked
 	}
 	w.update(c, action, func(k *policy.Key) { k.Status = status })
 	w.note("%s: revoked %t", c.key.Name, c.revoked)
@@ -390,7 +389,7 @@ func (w *world) stepClock() {
 // end takes away what ended by itself: environments that saw its end keep to it.
 func (w *world) end(c *caller) {
 	over := c.override != nil && !w.now.Before(c.override.until)
-	w.update(c, audit.KeyEdit, func(k *policy.Key) {
+	w.update(c, registry.KeyEdit, func(k *policy.Key) {
 		if over {
 			k.Override = nil
 		}

@@ -33,7 +33,6 @@ import (
 	"tidegate/functions/check/authorizer"
 	"tidegate/functions/check/identity"
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
 	"tidegate/internal/journal"
@@ -45,7 +44,7 @@ import (
 
 var (
 	pepper = apikey.Pepper(strings.Repeat("pepper!!", 4))
-	byHand = registry.Edit{By: audit.Actor{Kind: "user", Name: "operator"}, Reason: "simulation"}
+	byHand = registry.Edit{By: registry.Actor{Kind: "user", Name: "operator"}, Reason: "simulation"}
 )
 
 const (
@@ -110,7 +109,7 @@ func newWorld(t *testing.T, seed int64) *world {
 		counts: map[string]*ledger{}, answers: map[string]int{}}
 	w.setClock()
 	client := storetest.Connect(t, "valkey://"+w.server.Addr())
-	w.store = registry.NewStore(client, pepper)
+	w.store = registrytest.New(t, client, pepper)
 	w.store.Now, w.store.ForeignKeys = w.serverTime, true
 	w.journal = journal.New(&memory{byName: map[string][]byte{}}, client, audit.NewKey(pepper), false,
 		slog.New(slog.DiscardHandler))

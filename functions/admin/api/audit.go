@@ -157,6 +157,9 @@ func (a *api) undo(ctx context.Context, in *undoInput) (*rest.None, error) {
 	if reason, ok := errors.AsType[app.IrreversibleError](err); ok {
 		return nil, rest.NewProblem(http.StatusConflict, "Cannot undo this change. "+string(reason))
 	}
+	if errors.Is(err, registry.ErrNoUndo) || errors.Is(err, policy.ErrConflict) {
+		return nil, rest.NewProblem(http.StatusConflict, "Cannot undo this change. It was changed since.")
+	}
 	if invalid, ok := errors.AsType[*policy.InvalidError](err); ok {
 		p := rest.NewProblem(http.StatusConflict,
 			"Cannot undo this change. The earlier state is no longer valid: see errors.")

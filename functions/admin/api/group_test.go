@@ -1,10 +1,10 @@
 package api
 
 import (
-	"tidegate/functions/admin/app"
 	"net/http"
 	"strings"
 	"testing"
+	"tidegate/functions/admin/app"
 	"time"
 
 	"tidegate/internal/apikey"

@@ -1,13 +1,13 @@
 package api
 
 import (
-	"tidegate/functions/admin/app"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
+	"tidegate/functions/admin/app"
 
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"

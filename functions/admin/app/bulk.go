@@ -14,8 +14,9 @@ import (
 	"tidegate/internal/registry"
 )
 
-// MaxStep is how many keys a step of a bulk change handles, all in one change of the log.
-const MaxStep = registry.MaxKeys
+// maxStep is how many keys a step of a bulk change handles, all in one change of the log. Tests
+// change it.
+var maxStep int64 = registry.MaxKeys
 
 // stepTime is how long a step searches for keys.
 const stepTime = 3 * time.Second
@@ -117,14 +118,14 @@ func (r *Registry) CheckBulk(ctx context.Context, set *policy.Set, b Bulk) error
 	return k.Validate(set, first[0])
 }
 
-// StepBulk changes up to MaxStep keys, after those before a position that is empty for the
+// StepBulk changes up to maxStep keys, after those before a position that is empty for the
 // first step. A repeated step changes no key twice.
 func (r *Registry) StepBulk(ctx context.Context, set *policy.Set, b Bulk, after string, e Edit) (Step, error) {
 	handled, after, err := readPosition(after)
 	if err != nil {
 		return Step{}, err
 	}
-	keys, next, err := r.selectedKeys(ctx, set, b, after, int(max(0, min(MaxStep, b.Total-handled))))
+	keys, next, err := r.selectedKeys(ctx, set, b, after, int(max(0, min(maxStep, b.Total-handled))))
 	if err != nil {
 		return Step{}, err
 	}

@@ -20,3 +20,11 @@ func SetMaxRead(t *testing.T, n int) {
 	maxRead = n
 	t.Cleanup(func() { maxRead = before })
 }
+
+// SetMaxStep sets maxStep until the end of the test.
+func SetMaxStep(t *testing.T, n int64) {
+	t.Helper()
+	before := maxStep
+	maxStep = n
+	t.Cleanup(func() { maxStep = before })
+}

@@ -27,13 +27,13 @@ var irreversible = map[string]string{
 	registry.KeyExpire:  "The previous secret cannot be restored.",
 	registry.KeyReset:   "Deleted counts cannot be restored.",
 	registry.KeyRevoke:  "What was revoked stays revoked. Restore a key on its page.",
+	registry.KeyBan:     "A ban stays. Unban the keys instead.",
 	registry.GroupReset: "Deleted counts cannot be restored.",
 }
 
 // Irreversible returns the reason why a change cannot be undone; empty if it can.
 func Irreversible(action string) string {
-	if !strings.HasPrefix(action, registry.OfKeys) && !strings.HasPrefix(action, registry.OfPolicy) &&
-		action != registry.Undone {
+	if !strings.HasPrefix(action, registry.OfKeys) && !strings.HasPrefix(action, registry.OfPolicy) {
 		return "Only changes of keys and policies can be undone."
 	}
 	return irreversible[action]

@@ -1,7 +1,6 @@
 package dashboard_test
 
 import (
-	"tidegate/functions/admin/app"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"tidegate/functions/admin/app"
 	"time"
 
 	"tidegate/internal/audit"

@@ -1,12 +1,12 @@
 package dashboard_test
 
 import (
-	"tidegate/functions/admin/app"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+	"tidegate/functions/admin/app"
 	"time"
 
 	"tidegate/internal/audit"

@@ -178,15 +178,14 @@ func (tb *table) key(t *testing.T, state string) caller {
 	}
 	k, secret := registrytest.Create(t, tb.store, tester, n)
 	c := caller{header: "x-api-key", value: secret.Reveal(), address: "192.0.2.1", name: "a key",
-		keyVersion: 1}
+		keyVersion: k.Version}
 	switch state {
 	case "unknown":
 		c.value = must(apikey.Generate("test")).Reveal()
 	case "revoked":
-		must(registrytest.Revoke(t.Context(), tb.store, k.ID, 1, tester))
+		must(registrytest.Revoke(t.Context(), tb.store, k.ID, tester))
 	case "banned":
-		must(tb.store.Update(t.Context(), k.ID, 1, "key.ban", tester, ban))
-		c.keyVersion = 2
+		c.keyVersion = must(registrytest.Update(t.Context(), tb.store, k.ID, "key.ban", tester, ban)).Version
 	case "over":
 		c.calls = 1
 	}
@@ -236,8 +235,8 @@ func (tb *table) edit(t *testing.T, c caller, kind policy.Kind, state string) ca
 	if err != nil {
 		t.Fatal(err)
 	}
-	must(tb.store.Update(t.Context(), k.ID, k.Version, "key.edit", tester, change))
-	c.name, c.keyVersion = "adopted", 2
+	k = must(registrytest.Update(t.Context(), tb.store, k.ID, "key.edit", tester, change))
+	c.name, c.keyVersion = "adopted", k.Version
 	return c
 }
 
@@ -516,11 +515,11 @@ func TestNeverPasses(t *testing.T) {
 	must(tb.invoke(t, "REST REQUEST", tb.recorder, c))
 	id := tb.recorder.call.Subject
 	override := &policy.Override{Reason: "small", Limits: registrytest.Limits("2 per hour")}
-	must(registrytest.Override(t.Context(), tb.store, id, 1, override, tester))
+	k := must(registrytest.Override(t.Context(), tb.store, id, override, tester))
 	tb.setCost(t, 3)
 	got := must(tb.invoke(t, "REST REQUEST", tb.recorder, c))
 	want := iamPolicy(id, "Deny", methodARN, map[string]any{
-		"denied": true, "keyId": id, "keyName": c.name, "keyVersion": 2.0, "plan": "hourly", "rule": "orders",
+		"denied": true, "keyId": id, "keyName": c.name, "keyVersion": float64(k.Version), "plan": "hourly", "rule": "orders",
 		"policyVersion":    float64(tb.recorder.checked.SetVersion),
 		"message":          "This call costs more than its limit ever admits. It can never pass.",
 		"violatedPolicies": "[]", "violatedPolicy": "cost", "wait": "never",

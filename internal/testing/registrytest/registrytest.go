@@ -62,6 +62,15 @@ func Save(t testing.TB, s policies, edit registry.Edit, change func(*policy.Set)
 	return saved
 }
 
+// Put saves a policy set in place of the current one.
+func Put(t testing.TB, s policies, edit registry.Edit, set policy.Set) *policy.Set {
+	t.Helper()
+	return Save(t, s, edit, func(current *policy.Set) {
+		set.Version = current.Version
+		*current = set
+	})
+}
+
 // Limits parses limits in words, such as "10 per minute, on search". It panics if one is
 // wrong.
 func Limits(words ...string) []limits.Limit {

@@ -17,7 +17,6 @@ import (
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/limits"
-	"tidegate/internal/objects"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/route"
@@ -65,12 +64,7 @@ func NewRegistry(t testing.TB, names ...string) *Registry {
 	}
 	t.Cleanup(r.Client.Close)
 	r.LogAt = t.TempDir()
-	log, err := objects.Open(r.LogAt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Store = registry.New(r.Client, log, Pepper)
-	r.Must(r.Start(t.Context()))
+	r.Store = registrytest.Open(t, r.Client, r.LogAt, Pepper)
 	r.Plan("free", Per(10, 10*time.Second))
 	for _, name := range names {
 		r.CreateKey(name, "free")

@@ -60,7 +60,7 @@ var auditActions = []templates.Option{
 	{Value: registry.KeyUnban, Text: "keys unbanned"},
 	{Value: registry.KeyReset, Text: "counts reset"},
 	{Value: registry.KeyDelete, Text: "keys deleted"},
-	{Value: registry.Undone, Text: "changes undone"},
+	{Value: registry.KeyRevert, Text: "key changes undone"},
 	{Value: registry.OfTokens, Text: "machine tokens"},
 }
 

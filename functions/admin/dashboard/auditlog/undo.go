@@ -110,6 +110,10 @@ func (d *Pages) undo(w http.ResponseWriter, r *http.Request) error {
 	case errors.As(err, &invalid):
 		return d.renderUndo(w, r, http.StatusUnprocessableEntity, e, reason, nil,
 			"Cannot undo: "+form.Invalid(nil, invalid.Fields))
+	case errors.Is(err, registry.ErrNoUndo):
+		return d.irreversible("Nothing of it can be taken back: it was changed since.")
+	case errors.Is(err, policy.ErrConflict):
+		return d.irreversible("A part of it was changed since. Edit the policies instead.")
 	case err != nil:
 		return page.Failed("undo", err)
 	}

@@ -24,7 +24,8 @@ var sentences = map[string]string{
 	registry.KeyDelete: "% deleted", registry.GroupReset: "Counts of group % reset",
 	registry.GroupOverride: "Limits of % overridden", registry.GroupEnd: "Override of % ended",
 	registry.PolicySave: "% changed", registry.TokenCreate: "Token % created",
-	registry.TokenRevoke: "Token % revoked", registry.Undone: "Changes of % undone",
+	registry.TokenRevoke: "Token % revoked", registry.KeyRevert: "Changes of % undone",
+	registry.PolicyRevert: "Changes of % undone",
 }
 
 // fieldWords has the names of a key's fields as a sentence begins with them.
@@ -78,10 +79,10 @@ func sentence(e changes.Entry) (text, subject string) {
 		} else if len(e.Changes) == 1 {
 			text = cmp.Or(wholeText(e.Changes[0]), text)
 		}
-	case e.Action != registry.KeyEdit && e.Action != registry.Undone || len(e.Changes) != 1:
+	case e.Action != registry.KeyEdit && e.Action != registry.KeyRevert || len(e.Changes) != 1:
 	case fieldWords[e.Changes[0].What] != "":
 		text = fieldWords[e.Changes[0].What] + " of % changed"
-		if e.Action == registry.Undone {
+		if e.Action == registry.KeyRevert {
 			text = fieldWords[e.Changes[0].What] + " of % undone"
 		}
 	}

@@ -1,7 +1,6 @@
 package changes_test
 
 import (
-	"tidegate/functions/admin/app"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"tidegate/functions/admin/app"
 	"time"
 
 	"tidegate/functions/admin/dashboard/changes"

@@ -1,9 +1,9 @@
 package changes
 
 import (
-	"tidegate/functions/admin/app"
 	"context"
 	"slices"
+	"tidegate/functions/admin/app"
 	"time"
 
 	"tidegate/internal/limits"

@@ -1,0 +1,47 @@
+package sitetest
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"time"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/changes"
+	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
+)
+
+// CreateKeys creates keys k0000, k0001 and so on of a plan in one change. Nobody knows
+// their secrets.
+func (r *Registry) CreateKeys(count int, plan string) {
+	r.T.Helper()
+	set, err := r.Set(context.Background())
+	r.Must(err)
+	p, known := set.Plan(plan)
+	if !known {
+		r.T.Fatalf("no plan %s", plan)
+	}
+	now := time.Now().UTC().Truncate(time.Second)
+	var ids []string
+	items := map[string][]byte{}
+	for i := range count {
+		k := policy.Key{ID: apikey.GeneratePlain("k").ID(), Kind: policy.APIKey, Env: "demo",
+			Name: fmt.Sprintf("k%04d", i), Plan: plan, PlanNumber: p.Number, Status: policy.Active,
+			Created: now, Updated: now}
+		record, err := policyset.EncodeRecord(k, policyset.Secrets{Current: sha256.Sum256([]byte(k.ID))})
+		r.Must(err)
+		ids, items[k.ID] = append(ids, k.ID), record
+		r.IDs[k.Name], r.Names[k.ID] = k.ID, k.Name
+	}
+	judge := func(ctx context.Context, reader *changes.Reader) ([]changes.Item, error) {
+		found, err := reader.Get(ctx, ids...)
+		all := make([]changes.Item, len(found))
+		for i, record := range found {
+			all[i] = changes.Item{Record: record.Name, After: items[record.Name]}
+		}
+		return all, err
+	}
+	_, err = r.Log().Edit(context.Background(), changes.Edit{Action: "key.create", By: "system:test"}, judge)
+	r.Must(err)
+}
