@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -265,7 +264,7 @@ func (a answer) String() string { return fmt.Sprintf("%d %s %s", a.status, a.not
 // httpClient makes the requests of the tests.
 var httpClient = &http.Client{Timeout: waiting.Timeout}
 
-// send calls the environment's API. A version is sent as If-Match. A status of 0 means that
+// send calls the environment's API. Version 0 is any version. A status of 0 means that
 // there was no answer.
 func (w *world) send(e *environment, method, path string, body any, version int64) answer {
 	w.t.Helper()
@@ -278,12 +277,11 @@ func (w *world) send(e *environment, method, path string, body any, version int6
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	all := map[string]string{"Authorization": w.token, "Content-Type": "application/json"}
+	r.Header.Set("Authorization", w.token)
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("If-Match", "*")
 	if version > 0 {
-		maps.Copy(all, map[string]string{"If-Match": strconv.Quote(strconv.FormatInt(version, 10))})
-	}
-	for name, value := range all {
-		r.Header.Set(name, value)
+		r.Header.Set("If-Match", strconv.Quote(strconv.FormatInt(version, 10)))
 	}
 	response, err := httpClient.Do(r)
 	if err != nil {
@@ -295,6 +293,12 @@ func (w *world) send(e *environment, method, path string, body any, version int6
 		return answer{}
 	}
 	return answer{response.StatusCode, response.Header.Get(server.NoteHeader), read}
+}
+
+// rename renames a key.
+func (w *world) rename(c caller) answer {
+	w.t.Helper()
+	return w.send(w.envs[0], http.MethodPatch, "/keys/"+c.ID, map[string]any{"name": "renamed"}, 0)
 }
 
 // wants fails the test unless an answer has a status, and a text in its note or its body.
@@ -325,11 +329,7 @@ func (e *environment) minute(ctx context.Context) error {
 func (w *world) nextMinute() {
 	w.t.Helper()
 	waiting.Until(w.t, "the minute succeeds", func() bool {
-		err := w.envs[0].minute(w.t.Context())
-		if err != nil {
-			w.t.Log(err)
-		}
-		return err == nil
+		return w.envs[0].minute(w.t.Context()) == nil
 	})
 	w.wantWhole(w.keys)
 }

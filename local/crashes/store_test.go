@@ -44,7 +44,7 @@ func TestStoreAway(t *testing.T) {
 			check := w.startChecks(callers)
 			w.ready(e)
 			c.away(w)
-			w.wants(w.send(e, http.MethodPatch, "/keys/"+callers[0].ID, map[string]any{"name": "renamed"}, 0),
+			w.wants(w.rename(callers[0]),
 				http.StatusServiceUnavailable, "The log of changes is unavailable. Nothing was changed.")
 			w.revoke(callers[1], http.StatusAccepted, "In force, but not stored yet. It is lost if Valkey loses it")
 			check.wantRefused(callers[1].secret)
@@ -97,7 +97,7 @@ func (w *world) move(from, to string) {
 // hand brings the object back, or declares it nothing.
 func TestDamagedChange(t *testing.T) {
 	for name, heal := range map[string]func(*world, uint64, string){
-		"brought back": func(w *world, _ uint64, file string) { w.move(file+".whole", file) },
+		"brought back": func(w *world, _ uint64, file string) { w.move(w.log+".whole", file) },
 		"void": func(w *world, number uint64, _ string) {
 			if err := w.keys.Log().Void(w.t.Context(), changes.Edit{Action: "void", By: "user:a test"}, number); err != nil {
 				w.t.Fatal(err)
@@ -110,16 +110,16 @@ func TestDamagedChange(t *testing.T) {
 			check := w.startChecks(callers)
 			w.ready(w.envs[0])
 			number := w.newest()
-			files, err := filepath.Glob(filepath.Join(w.log, "changes", "*"))
+			files, err := filepath.Glob(filepath.Join(w.log, "changes", "*", "*"))
 			if err != nil || uint64(len(files)) != number {
 				t.Fatalf("got %q, %v, want %d changes", files, err, number)
 			}
 			file := files[number-1]
-			w.move(file, file+".whole")
+			w.move(file, w.log+".whole")
 			if err := os.WriteFile(file, []byte("damaged"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			w.wants(w.send(w.envs[0], http.MethodPatch, "/keys/"+callers[0].ID, map[string]any{"name": "renamed"}, 0),
+			w.wants(w.rename(callers[0]),
 				http.StatusServiceUnavailable, fmt.Sprintf("Change %d of the log is missing or damaged", number))
 			w.revoke(callers[0], http.StatusAccepted, "In force, but not stored yet")
 			check.wantRefused(callers[0].secret)
@@ -157,10 +157,7 @@ func TestAnotherLog(t *testing.T) {
 	if err := os.Mkdir(w.log, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	edit := func() answer {
-		return w.send(e, http.MethodPatch, "/keys/"+callers[0].ID, map[string]any{"name": "renamed"}, 0)
-	}
-	w.wants(edit(), http.StatusServiceUnavailable, "Bring the log back, or run scripts/restore -take")
+	w.wants(w.rename(callers[0]), http.StatusServiceUnavailable, "Bring the log back, or run scripts/restore -take")
 	if err := e.minute(t.Context()); err == nil {
 		t.Error("the minute takes another log")
 	}
@@ -171,7 +168,7 @@ func TestAnotherLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.move(right, w.log)
-	w.wants(edit(), http.StatusOK, "renamed")
+	w.wants(w.rename(callers[0]), http.StatusOK, "renamed")
 	backup := filepath.Join(t.TempDir(), "backup")
 	if err := os.CopyFS(backup, os.DirFS(w.log)); err != nil {
 		t.Fatal(err)
@@ -179,7 +176,7 @@ func TestAnotherLog(t *testing.T) {
 	w.revoke(callers[1], http.StatusOK, "")
 	w.move(w.log, right)
 	w.move(backup, w.log)
-	w.wants(edit(), http.StatusServiceUnavailable, "Valkey holds changes that this log lacks")
+	w.wants(w.rename(callers[0]), http.StatusServiceUnavailable, "Valkey holds changes that this log lacks")
 	if err := w.keys.Log().TakeOver(t.Context()); err != nil {
 		t.Fatal(err)
 	}

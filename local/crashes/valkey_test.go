@@ -71,7 +71,7 @@ func TestShardAway(t *testing.T) {
 	}
 	saved := map[string]bool{}
 	for _, c := range callers {
-		a := w.send(e, http.MethodPatch, "/keys/"+c.ID, map[string]any{"name": "renamed"}, 0)
+		a := w.rename(c)
 		if saved[c.ID] = a.good(); !a.good() {
 			w.wants(a, http.StatusServiceUnavailable, "unavailable")
 		}
@@ -136,6 +136,7 @@ func TestFailover(t *testing.T) {
 	if lost == 0 || lost == keys {
 		t.Errorf("%d of %d answers say that a failover may delay them, want some", lost, keys)
 	}
+	waiting.Until(t, "the cluster answers", func() bool { return w.keys.Usable(t.Context()) == nil })
 	w.nextMinute()
 	c.check()
 	t.Logf("the failover may have lost %d of %d acknowledged changes, and all are in force", lost, c.acknowledged)

@@ -138,7 +138,7 @@ func (c *client) count(a answer) {
 	c.changes++
 	if a.good() {
 		c.acknowledged++
-	} else if a.status > 0 && a.status != http.StatusServiceUnavailable {
+	} else if a.status > 0 && a.status < http.StatusInternalServerError {
 		c.t.Fatal(a)
 	}
 }
