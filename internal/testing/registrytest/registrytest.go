@@ -4,6 +4,7 @@ package registrytest
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/valkey-io/valkey-go"
@@ -56,10 +57,19 @@ func Save(t testing.TB, s policies, edit registry.Edit, change func(*policy.Set)
 	}
 	change(set)
 	saved, err := s.SaveSet(ctx, *set, edit)
-	if err != nil {
+	if failure(err) != nil {
 		t.Fatal(err)
 	}
 	return saved
+}
+
+// failure returns the error of an edit. Replicas that do not confirm an edit in time are
+// none.
+func failure(err error) error {
+	if errors.Is(err, registry.ErrNotReplicated) {
+		return nil
+	}
+	return err
 }
 
 // Put saves a policy set in place of the current one.
@@ -119,7 +129,7 @@ func Route(name string, cost int64, patterns ...string) limits.Route {
 func Create(t testing.TB, s *registry.Store, edit registry.Edit, n policy.NewKey) (policy.Key, apikey.Secret) {
 	t.Helper()
 	k, secret, err := s.Create(t.Context(), n, edit)
-	if err != nil {
+	if failure(err) != nil {
 		t.Fatal(err)
 	}
 	return k, secret
@@ -148,5 +158,6 @@ func Update(ctx context.Context, s *registry.Store, id, action string, edit regi
 	if err != nil {
 		return k, err
 	}
-	return s.Update(ctx, id, k.Version, action, edit, change)
+	k, err = s.Update(ctx, id, k.Version, action, edit, change)
+	return k, failure(err)
 }
