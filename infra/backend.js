@@ -36,6 +36,7 @@ function refused (authorizer, requestId, headers) {
     message: authorizer.message,
     'violated-policies': JSON.parse(authorizer.violatedPolicies ?? '[]'),
     'retry-after': authorizer.wait,
+    reference: authorizer.reference,
     instance: 'urn:uuid:' + requestId
   }
   return { statusCode: 429, headers, body: JSON.stringify(problem) + '\n' }

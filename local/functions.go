@@ -29,7 +29,7 @@ const (
 	adminTimeout = 25 * time.Second
 )
 
-// idleTime is far shorter than Lambda's. An environment sends its usage records when it
+// idleTime is far shorter than Lambda's. An environment sends its records when it
 // ends, so the dashboard shows calls soon.
 const idleTime = 5 * time.Second
 

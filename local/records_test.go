@@ -6,39 +6,44 @@ import (
 	"testing"
 	"time"
 
+	"tidegate/internal/records"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
-	recorded "tidegate/internal/usage"
 )
+
+// rest waits longer than the time of which an environment that is never called again may
+// hold counts.
+func rest() { <-time.After(25 * time.Millisecond) }
 
 // A function that is called once and then stays frozen has sent all its counts: charts
 // and rankings are complete without another call.
 func TestOneCallIsCountedAtOnce(t *testing.T) {
 	f := startCheck(t, valkeytest.Start(t), nil)
 	key, secret := f.newKey(t)
-	reader := recorded.NewReader(f.client)
+	reader := records.NewReader(f.client, time.Now)
 	for n := range int64(3) { // of which the last is denied
+		rest()
 		began, event := time.Now(), []byte(restEvent(secret.Reveal()))
 		if _, err := f.Invoke(t.Context(), event); err != nil {
 			t.Fatal(err)
 		}
 		waiting.Until(t, "the call is in all figures", func() bool {
-			from, to := time.Now().Add(-10*time.Minute), time.Now().Add(time.Minute)
-			total, err := reader.Overview(t.Context(), from, to, time.Minute)
+			last := records.Last(10*time.Minute, time.Minute, time.Now())
+			total, err := reader.Total(t.Context(), last)
 			if err != nil {
 				t.Fatal(err)
 			}
-			own, err := reader.Series(t.Context(), key.ID, from, to, time.Minute)
+			own, err := reader.Caller(t.Context(), key.ID, last)
 			if err != nil {
 				t.Fatal(err)
 			}
-			ranked, err := reader.Rank(t.Context(), from, to, time.Minute, 1, recorded.Busiest)
+			ranked, err := reader.Rank(t.Context(), last, records.Busiest, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return recorded.Sum(total).Calls() == n+1 && recorded.Sum(own).Calls() == n+1 &&
-				len(ranked[recorded.Busiest]) == 1 && ranked[recorded.Busiest][0].Calls() == n+1
+			return total.Sum().Calls() == n+1 && own.Sum().Calls() == n+1 && len(ranked) == 1 &&
+				ranked[0].Calls() == n+1
 		})
 		t.Logf("call %d: counted after %s", n+1, time.Since(began))
 	}
@@ -53,14 +58,12 @@ func TestIdleFunctionsSendTheirUsage(t *testing.T) {
 		c.get(p.url("rest")+"/orders", p.key("free"))
 	}
 	waiting.Until(t, "12 calls are counted", func() bool {
-		now := time.Now()
-		points, err := recorded.NewReader(client).Overview(t.Context(), now.Add(-10*time.Minute),
-			now.Add(time.Minute), time.Minute)
+		total, err := records.NewReader(client, time.Now).Total(t.Context(),
+			records.Last(10*time.Minute, 0, time.Now()))
 		if err != nil {
 			t.Fatal(err)
 		}
-		total := recorded.Sum(points)
-		return total.Allowed+total.Denied == 12
+		return total.Sum().Calls() == 12
 	})
 }
 
@@ -77,12 +80,12 @@ func TestRecordsAreSentAtTheEnd(t *testing.T) {
 		}
 	}
 	f.Close()
-	from, to := time.Now().Add(-10*time.Minute), time.Now().Add(time.Minute)
-	own, err := recorded.NewReader(f.client).Series(t.Context(), k.ID, from, to, time.Minute)
+	own, err := records.NewReader(f.client, time.Now).Caller(t.Context(), k.ID,
+		records.Last(10*time.Minute, 0, time.Now()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := recorded.Sum(own).Calls(); got != calls {
+	if got := own.Sum().Calls(); got != calls {
 		t.Errorf("%d of %d calls are recorded; output: %s", got, calls, f.log.String())
 	}
 }

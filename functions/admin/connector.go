@@ -19,9 +19,9 @@ import (
 	"tidegate/internal/crossing"
 	"tidegate/internal/enforce"
 	"tidegate/internal/objects"
+	"tidegate/internal/records"
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
-	"tidegate/internal/usage"
 )
 
 const (
@@ -159,7 +159,7 @@ func newDashboard(
 	}
 	keys, sessions := registry.New(client, storage, c.pepper), session.NewStore(client, c.SessionIdle)
 	keys.ForeignKeys = c.ForeignKeys
-	checker, calls := enforce.NewChecker(client, c.pepper), usage.NewReader(client)
+	checker, calls := enforce.NewChecker(client, c.pepper), records.NewReader(client, time.Now)
 	crossings := crossing.NewStore(client, log)
 	crossings.Target = c.CrossingsTarget
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout+c.ValkeyConnectTimeout)
@@ -173,7 +173,7 @@ func newDashboard(
 			"maxmemory_policy", eviction)
 	}
 	handler, err := server.New(settings, server.Services{
-		Keys: app.NewRegistry(keys, calls, checker), Checker: checker, Usage: calls, Crossings: crossings,
+		Keys: app.NewRegistry(keys, calls, checker), Checker: checker, Records: calls, Crossings: crossings,
 		Sessions: sessions, Tokens: token.NewStore(keys, client, c.pepper), Logins: throttle.New(client),
 		Owners: throttle.NewOwners(client), Pepper: c.pepper, Eviction: eviction, Log: log,
 		Ready: func(ctx context.Context) error {

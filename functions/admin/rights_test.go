@@ -8,16 +8,17 @@ import (
 	"time"
 
 	"tidegate/internal/apikey"
+	"tidegate/internal/cause"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
+	"tidegate/internal/records"
 	"tidegate/internal/registry"
 	"tidegate/internal/route"
 	"tidegate/internal/store/acl"
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
-	"tidegate/internal/usage"
 )
 
 // The ACL of the function's Valkey user is sufficient for every page and form of the
@@ -100,7 +101,7 @@ func seed(t *testing.T, adminURL, checkURL, folder string) *registry.Store {
 		t.Fatal(err)
 	}
 	client := storetest.Connect(t, checkURL)
-	check, recorder := enforce.NewChecker(client, pepper), usage.NewRecorder(usage.Options{}, time.Now)
+	check, recorder := enforce.NewChecker(client, pepper), records.NewRecorder(time.Now)
 	for _, name := range []string{"acme", "bolt", "core"} {
 		key, secret := registrytest.Create(t, keys, edit,
 			policy.NewKey{Name: name, Env: "test", Plan: "free"})
@@ -113,8 +114,10 @@ func seed(t *testing.T, adminURL, checkURL, folder string) *registry.Store {
 			if _, err := check.Check(t.Context(), call, nil); err != nil {
 				t.Fatal(err)
 			}
-			recorder.Record(usage.Outcome{Subject: key.ID, Registered: true, Cost: 1,
-				Rules: []string{"orders"}, Time: time.Now()})
+			recorder.Record(records.Call{Caller: key.ID, Registered: true, Cost: 1,
+				Routes: []string{"orders"}, Time: time.Now()})
+			recorder.Record(records.Call{Caller: key.ID, Registered: true, Time: time.Now(),
+				Cause: cause.Limit, Limit: "10 per hour", RetryAfter: time.Hour, NearFor: time.Hour})
 		}
 	}
 	if report := recorder.Flush(t.Context(), client); report.Err != nil {

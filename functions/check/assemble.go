@@ -76,7 +76,7 @@ func (a *assembled) Invoke(ctx context.Context, raw []byte) (response []byte, er
 	return a.direct.Invoke(ctx, raw)
 }
 
-// end writes the last metrics and sends the last usage records.
+// end writes the last metrics and sends the last records of calls.
 func (a *assembled) end() {
 	a.metrics.Flush()
 	a.checker.afterAnswer()

@@ -47,7 +47,7 @@ func (c *checker) Check(ctx context.Context, call enforce.Call) (enforce.Result,
 	result, report, err := c.decider.Decide(ctx, call)
 	c.logReport(ctx, call, report)
 	if err == nil {
-		c.record(call, result)
+		result.Reference = c.record(call, &result)
 		c.metrics.RecordCheck(ctx, result, report)
 		c.logNever(ctx, &result)
 		return result, nil

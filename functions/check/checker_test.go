@@ -46,7 +46,8 @@ func newFunction(t *testing.T, plans ...policy.Plan) *function {
 		ReservationLease: 10 * time.Minute,
 	}
 	c.pepper = apikey.Pepper("only for this test, and long enough")
-	now := func() time.Time { return time.Unix(1_800_000_000, f.clock.Load()) }
+	base := time.Now().Truncate(time.Hour) // Valkey's clock dates streams
+	now := func() time.Time { return base.Add(time.Duration(f.clock.Load())) }
 	log := slog.New(slog.NewTextHandler(&f.log, nil))
 	metrics, err := newCallMetrics(&f.out, "test", log, now)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 
 	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
+	"tidegate/internal/records"
 	"tidegate/internal/store"
-	"tidegate/internal/usage"
 )
 
 // idleLimit is how long an unused connection is trusted. While Lambda freezes the
@@ -29,7 +29,7 @@ type connector struct {
 	used        atomic.Int64 // time of the last command, in nanoseconds of the Unix epoch
 	unavailable atomic.Bool  // whether Valkey did not answer the last check sent to it
 
-	usage   *usage.Recorder
+	records *records.Recorder
 	sending sync.Mutex // held while records are sent after an answer, and at the end
 
 	begin   sync.Once
@@ -46,7 +46,7 @@ type connector struct {
 }
 
 func newConnector(c settings, now func() time.Time) *connector {
-	return &connector{config: c, now: now, usage: usage.NewRecorder(usage.Options{}, time.Now),
+	return &connector{config: c, now: now, records: records.NewRecorder(now),
 		wanted: make(chan struct{}), connected: make(chan struct{})}
 }
 
@@ -63,13 +63,11 @@ func (c *connector) Check(ctx context.Context, call enforce.Call) (enforce.Resul
 	if c.idle() {
 		c.probe(ctx, call)
 	}
-	with := c.piggyback()
 	result, err := store.Retry(ctx, func(ctx context.Context) (enforce.Result, error) {
-		checked, err := c.checker.Check(ctx, call, with)
+		checked, err := c.checker.Check(ctx, call, nil)
 		call.Again = true
 		return checked, err
 	})
-	with.Flush(ctx)
 	c.unavailable.Store(decide.Unavailable(err))
 	return result, err
 }
@@ -96,21 +94,9 @@ func (c *connector) healthy(ctx context.Context) error {
 	return c.client.Do(ctx, c.client.B().Ping().Build()).Error()
 }
 
-// piggyback returns the records of usage that are due, or nil.
-func (c *connector) piggyback() *enforce.Piggyback {
-	batch := c.usage.Batch(c.now())
-	if batch == nil {
-		return nil
-	}
-	return enforce.NewPiggyback(c.client, batch.Commands(c.client), func(results []valkey.ValkeyResult) {
-		batch.Acknowledge(results)
-	})
-}
-
-// sendRecords sends usage records after the client has its answer. Without it, a rarely
-// called environment would hold them until its next call. It takes at most
-// VALKEY_TIMEOUT. While Valkey is unreachable it does nothing, and a later check sends
-// the records.
+// sendRecords sends what is recorded after the client has its answer: the environment may
+// never be called again. It takes at most VALKEY_TIMEOUT. While Valkey is unavailable it
+// does nothing, and a later answer sends the records.
 func (c *connector) sendRecords() {
 	client := c.reachable()
 	if client == nil {
@@ -120,7 +106,7 @@ func (c *connector) sendRecords() {
 	defer cancel()
 	c.sending.Lock()
 	defer c.sending.Unlock()
-	c.usage.FlushEarly(ctx, client)
+	c.records.Send(ctx, client)
 }
 
 // reachable returns the connection, or nil without one and while Valkey is unavailable.
@@ -131,14 +117,14 @@ func (c *connector) reachable() valkey.Client {
 	return c.client
 }
 
-// Close sends the remaining usage records before the environment ends.
+// Close sends the remaining records before the environment ends.
 func (c *connector) Close() {
 	c.sending.Lock()
 	defer c.sending.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), c.limit())
 	defer cancel()
 	if err := c.await(ctx); err == nil {
-		c.usage.Flush(ctx, c.client)
+		c.records.Flush(ctx, c.client)
 	}
 }
 
@@ -232,10 +218,6 @@ func backoff(failures int) <-chan struct{} {
 	time.AfterFunc(pause/2+rand.N(pause/2), func() { close(done) }) //nolint:gosec // spreads load, keeps no secret
 	return done
 }
-
-// MustCheck reports whether usage records are due. They leave with a check, since alone
-// they would take a round trip of their own.
-func (c *connector) MustCheck() bool { return c.usage.Due(c.now()) }
 
 // Loaded returns the Checker of the connection, or nil without a connection or policy
 // set.

@@ -15,12 +15,12 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
+	"tidegate/internal/records"
 	"tidegate/internal/registry"
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
-	"tidegate/internal/usage"
 )
 
 // allowance is the limit of the test's plan. It is small enough for an exact log.
@@ -162,26 +162,26 @@ func TestStartsWhileValkeyIsUnavailable(t *testing.T) {
 	}
 }
 
-// Usage records are sent after the answer, without another call. That takes at most
+// Records are sent after the answer, without another call. That takes at most
 // VALKEY_TIMEOUT. While Valkey is unavailable the records stay for a later call.
 func TestRecordsAreSentAfterTheAnswer(t *testing.T) {
 	server := valkeytest.Start(t)
 	proxy := valkeytest.StartProxy(t, server, nil)
 	e := newEnvironment(t, server, proxy.URL(), waiting.Timeout)
-	e.usage = usage.NewRecorder(usage.Options{}, e.now)
-	reader := usage.NewReader(e.admin)
+	e.records = records.NewRecorder(e.now)
+	reader := records.NewReader(e.admin, e.now)
 	recorded := func() int64 { // in this minute
-		points, err := reader.Overview(t.Context(), e.now(), e.now().Add(time.Minute), time.Minute)
+		s, err := reader.Total(t.Context(), records.Last(time.Minute, 0, e.now()))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return usage.Sum(points).Allowed
+		return s.Sum().Allowed
 	}
 	call := func() {
 		if _, err := e.take(t); err != nil {
 			t.Fatal(err)
 		}
-		e.usage.Record(usage.Outcome{Subject: e.secret.ID(), Registered: true, Time: e.now()})
+		e.records.Record(records.Call{Caller: e.secret.ID(), Registered: true, Time: e.now()})
 	}
 	for n := range int64(3) {
 		e.freeze(time.Minute)
@@ -200,7 +200,7 @@ func TestRecordsAreSentAfterTheAnswer(t *testing.T) {
 	e.freeze(time.Minute)
 	proxy.Cut()
 	e.unavailable.Store(true)
-	e.usage.Record(usage.Outcome{Subject: e.secret.ID(), Registered: true, Time: e.now()})
+	e.records.Record(records.Call{Caller: e.secret.ID(), Registered: true, Time: e.now()})
 	e.sendRecords()
 	e.config.ValkeyTimeout = waiting.Timeout
 	call()

@@ -41,7 +41,7 @@ func main() {
 		return
 	}
 	if err := extension.onShutdown(a.end); err != nil {
-		a.log.Warn("the last usage records will be lost when the environment ends", "cause", err)
+		a.log.Warn("the last records of calls will be lost when the environment ends", "cause", err)
 	}
 	beforeNextEvent(os.Getenv("AWS_LAMBDA_RUNTIME_API"), a.checker.afterAnswer)
 	lambda.Start(a)

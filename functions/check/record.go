@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -16,51 +17,56 @@ import (
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
+	"tidegate/internal/records"
 	"tidegate/internal/route"
 	"tidegate/internal/telemetry"
-	"tidegate/internal/usage"
-	"tidegate/internal/usage/denylog"
 )
 
-// record counts a decided call. The result of an unverified caller has no id.
-func (c *checker) record(call enforce.Call, checked enforce.Result) {
-	o := usage.Outcome{
-		Subject:    checked.ID,
-		Registered: checked.ID != "" && (call.Kind == policy.APIKey || checked.KeyVersion > 0),
-		Verdict:    verdictOf(checked), Cost: checked.Cost, Time: c.now(),
+// record counts a decided call, and returns the reference of a denied one. The result of an
+// unverified caller has no id.
+func (c *checker) record(call enforce.Call, checked *enforce.Result) (reference string) {
+	r := c.callOf(call, checked.Routes)
+	r.Caller = checked.ID
+	r.Registered = checked.ID != "" && (call.Kind == policy.APIKey || checked.KeyVersion > 0)
+	r.Plan, r.Group, r.Cost = checked.Plan, checked.Group, checked.Cost
+	r.Degraded, r.OldSecret = checked.Degraded, checked.OldSecret
+	r.RetryAfter, r.NearFor = checked.RetryAfter(), nearFor(checked)
+	binding, limited := checked.Binding()
+	switch {
+	case checked.Allowed:
+		if l, found := checked.ShadowDenial(); found && !checked.WouldAllow {
+			r.Shadow = answer.NameOf(l.Limit)
+		}
+	case !checked.BannedUntil.IsZero():
+		r.Cause = cause.Ban
+	case limited:
+		r.Cause, r.Limit = cause.Limit, answer.NameOf(binding.Limit)
+	default:
+		r.Cause = cause.Unavailable
 	}
-	if wait := deniedFor(&checked); wait > 0 {
-		o.DeniedUntil = o.Time.Add(wait)
+	c.records.Record(r)
+	c.metrics.crossings.Note(crossing.ResultOf(checked, call.Kind), checked.Crossings)
+	if r.Cause == 0 {
+		return ""
 	}
-	if reset := nearFor(&checked); reset > 0 {
-		o.NearUntil = o.Time.Add(reset)
-	}
-	if checked.Route != "" {
-		o.Rules = []string{policy.RouteID(checked.Route)}
-	}
-	if !checked.Allowed {
-		o.Denial = c.denialOf(call, checked)
-	} else {
-		o.Trials = c.trialsOf(call, &checked)
-	}
-	c.usage.Record(o)
-	c.metrics.crossings.Note(crossing.ResultOf(&checked, call.Kind), checked.Crossings)
+	return records.ReferenceOf(&r).String()
 }
 
-// Refused counts a call without a good credential. It records the caller only if the
-// caller has a key's secret, so that made-up credentials take no memory.
+// Refused counts a call without a good credential. It records the caller, and what it
+// called, only if the caller proved who it is, so that made-up credentials take no memory.
 func (c *checker) Refused(ctx context.Context, r authorizer.Refused) {
-	o := usage.Outcome{Time: c.now(),
-		Denial: &denylog.Denial{Cause: r.Refusal.Cause, Reason: r.Refusal.Reason}}
-	switch {
-	case !r.Refusal.Cause.Refuses(): // it cannot be checked now
-		o.Verdict = usage.Denied | usage.Degraded
-	case r.Refusal.Verified && r.Call.Kind == policy.APIKey:
-		o.Subject, o.Registered, o.Denial = r.Call.Subject, true, c.denial(r.Call, "")
-		o.Denial.Cause, o.Denial.Reason = r.Refusal.Cause, r.Refusal.Reason
+	refused := records.Call{Time: c.now(), Cause: r.Refusal.Cause}
+	if r.Refusal.Verified {
+		var routes []limits.Matched
+		if loaded := c.Loaded(); loaded != nil {
+			routes = loaded.Routes(r.Call.Route)
+		}
+		refused = c.callOf(r.Call, routes)
+		refused.Cause, refused.Caller = r.Refusal.Cause, r.Call.Subject
+		refused.Registered = r.Call.Kind == policy.APIKey
 	}
-	if r.Refusal.Reason != "" {
-		o.Denial.Network, o.Denial.Request = denylog.NetworkOf(r.Call.Address), r.Call.Request
+	if refused.Reason = r.Refusal.Reason; refused.Reason != "" {
+		refused.Network, refused.Request = networkOf(r.Call.Address), r.Call.Request
 		level, message := slog.LevelDebug, "refused"
 		switch {
 		case !r.Refusal.Cause.Refuses():
@@ -74,7 +80,7 @@ func (c *checker) Refused(ctx context.Context, r authorizer.Refused) {
 	if r.Refusal.Cause.Refuses() {
 		c.metrics.RecordRefusal(ctx, r.ByError)
 	}
-	c.usage.Record(o)
+	c.records.Record(refused)
 }
 
 // afterAnswer reports what the call crossed and sends what was recorded. The client has
@@ -86,24 +92,6 @@ func (c *checker) afterAnswer() {
 		c.metrics.crossings.Send(ctx, c.reachable())
 	}
 	c.sendRecords()
-}
-
-// deniedFor returns how long further calls of the caller are denied: by its ban, by
-// limits that denied this call, or by own limits that it used up.
-func deniedFor(checked *enforce.Result) time.Duration {
-	wait := checked.RetryAfter()
-	if checked.Allowed {
-		for i := range checked.Limits {
-			l := &checked.Limits[i]
-			if !l.Unread && !l.Shared() && l.Enforced() && l.Remaining == 0 {
-				wait = max(wait, l.Next)
-			}
-		}
-	}
-	if checked.Degraded {
-		return 0
-	}
-	return wait
 }
 
 // nearFor returns how long one of the limits on the caller or its group may stay nearly
@@ -119,68 +107,34 @@ func nearFor(checked *enforce.Result) time.Duration {
 	return reset
 }
 
-func verdictOf(checked enforce.Result) usage.Verdict {
-	var v usage.Verdict
-	switch {
-	case !checked.Allowed:
-		v = usage.Denied
-	case !checked.WouldAllow:
-		v = usage.ShadowDenied
-	}
-	if checked.Degraded {
-		v |= usage.Degraded
-	}
-	if checked.OldSecret {
-		v |= usage.OldSecret
-	}
-	return v
-}
-
-// denialOf returns the denial log's entry for a denied call.
-func (c *checker) denialOf(call enforce.Call, checked enforce.Result) *denylog.Denial {
-	d := c.denial(call, checked.Route)
-	d.Plan, d.Group, d.RetryAfter = checked.Plan, checked.Group, checked.RetryAfter()
-	binding, found := checked.Binding()
-	switch {
-	case !checked.BannedUntil.IsZero():
-		d.Cause = cause.Ban
-	case found:
-		d.Cause, d.Limit = cause.Limit, answer.NameOf(binding.Limit)
-	default:
-		d.Cause = cause.Unavailable
-	}
-	return d
-}
-
-// trialsOf returns the log's entry for a call that passed and that a limit in shadow mode
-// would have denied. It is nil for almost every call.
-func (c *checker) trialsOf(call enforce.Call, checked *enforce.Result) []denylog.Denial {
-	if checked.WouldAllow {
-		return nil
-	}
-	l, found := checked.ShadowDenial()
-	if !found {
-		return nil
-	}
-	d := c.denial(call, checked.Route)
-	d.Cause, d.Plan, d.Group, d.RetryAfter = cause.Shadow, checked.Plan, checked.Group, l.RetryAfter
-	d.Limit = answer.NameOf(l.Limit)
-	return []denylog.Denial{*d}
-}
-
-// denial returns the part of the entry that a call shows without its result.
-func (c *checker) denial(call enforce.Call, rule string) *denylog.Denial {
-	return &denylog.Denial{
-		Rule: rule, Method: route.NameMethod(call.Route.Method), Path: c.pattern(call, rule),
-		API: call.Route.API, Stage: call.Route.Stage, Network: denylog.NetworkOf(call.Address),
+// callOf returns what a record has of a call without its result.
+func (c *checker) callOf(call enforce.Call, routes []limits.Matched) records.Call {
+	r := records.Call{
+		Time: c.now(), Method: route.NameMethod(call.Route.Method), Path: pattern(call, routes),
+		API: call.Route.API, Stage: call.Route.Stage, Network: networkOf(call.Address),
 		Request: call.Request,
 	}
+	for _, m := range routes {
+		r.Routes = append(r.Routes, m.Name)
+	}
+	return r
+}
+
+// networkOf returns the /24 or /48 of an address; the zero Prefix without one.
+func networkOf(a netip.Addr) netip.Prefix {
+	a = a.Unmap()
+	bits := 48
+	if a.Is4() {
+		bits = 24
+	}
+	p, _ := a.WithZone("").Prefix(bits) // the zero Prefix for the zero Addr
+	return p
 }
 
 // pattern returns a call's path without the parts that can identify a person: the
 // resource that API Gateway matched. If that is unknown or matches every path, pattern
-// returns the pattern of the rule, or else *.
-func (c *checker) pattern(call enforce.Call, rule string) string {
+// returns that of the most specific route, or else *.
+func pattern(call enforce.Call, routes []limits.Matched) string {
 	path := call.Resource
 	if _, after, found := strings.Cut(path, " "); found { // an HTTP API's route key begins with the method
 		path = after
@@ -188,12 +142,9 @@ func (c *checker) pattern(call enforce.Call, rule string) string {
 	if path != "" && path != "$default" && !strings.Contains(path, "+}") {
 		return path
 	}
-	if loaded := c.Loaded(); loaded != nil && rule != "" {
-		routes := loaded.Set().Routes
-		for i := range routes {
-			if routes[i].Name == rule && len(routes[i].Match) == 1 && routes[i].Match[0].Path != "" {
-				return routes[i].Match[0].Path
-			}
+	if len(routes) > 0 {
+		if at := strings.IndexByte(routes[0].Pattern, '/'); at >= 0 {
+			return routes[0].Pattern[at:]
 		}
 	}
 	if path == "" {
@@ -279,7 +230,7 @@ func (m *callMetrics) logLost(ctx context.Context, err error) {
 
 // loggedDenial returns the log's entry for a denied call.
 func loggedDenial(result enforce.Result, binding enforce.LimitState) telemetry.Denial {
-	d := telemetry.Denial{KeyID: result.ID, Rule: result.Route, RetryAfter: result.RetryAfter()}
+	d := telemetry.Denial{KeyID: result.ID, Route: result.Route, RetryAfter: result.RetryAfter()}
 	if binding.Requests > 0 && result.BannedUntil.IsZero() {
 		d.Limit = answer.NameOf(binding.Limit)
 	}

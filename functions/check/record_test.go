@@ -25,24 +25,22 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
+	"tidegate/internal/records"
 	"tidegate/internal/registry"
 	"tidegate/internal/route"
 	"tidegate/internal/telemetry"
 	"tidegate/internal/testing/registrytest"
-	"tidegate/internal/usage"
-	"tidegate/internal/usage/denylog"
-	"tidegate/internal/usage/statelist"
 )
 
-// denialCall is a call through API Gateway and its expected entry in the denial log. The
+// denialCall is a call through API Gateway and its expected denial. The
 // cause is 0 if the call is allowed or has no valid secret: then there is no entry.
 type denialCall struct {
 	key            string // name of a key in denialWorld; or a colon and a key value
 	method, path   string
 	resource, addr string
 	cause          cause.Cause
-	limit, rule    string
-	pattern        string // the path in the log
+	limit, route   string
+	pattern        string // the path as recorded
 }
 
 // denialWorld is an authorizer and keys in every state.
@@ -148,10 +146,10 @@ func (w *denialWorld) answer(t *testing.T, i int, c denialCall) string {
 	return string(response)
 }
 
-// The denial log has every denied call, also those denied from memory, and refused calls
+// The denials have every denied call, by caller, limit and minute, also those denied from memory, and refused calls
 // that had a key's secret or have a reason. It has the route's pattern but not the called
 // path, and no full address.
-func TestDenialLogHasEveryDenial(t *testing.T) {
+func TestDenialsHaveEveryDenial(t *testing.T) {
 	w := newDenialWorld(t)
 	limit := "2 per hour"
 	calls := []denialCall{
@@ -188,7 +186,7 @@ func TestDenialLogHasEveryDenial(t *testing.T) {
 		calls = append(calls, denialCall{"two", "GET", "/list", fmt.Sprint("/list-", i/4), "192.0.2.7",
 			cause.Limit, limit, "", fmt.Sprint("/list-", i/4)})
 	}
-	var want []denylog.Entry
+	var want []records.Denial
 	before := 0
 	for i, c := range calls {
 		if i == single {
@@ -207,32 +205,43 @@ func TestDenialLogHasEveryDenial(t *testing.T) {
 		if c.cause.Refuses() {
 			plan = ""
 		}
-		if c.cause == cause.Malformed { // it proved no key, so nothing of the call is logged
-			want = append(want, denylog.Entry{Time: w.checker.now().UTC(), Calls: 1,
-				Denial: denylog.Denial{Cause: c.cause, Reason: "malformed API key", Request: id,
-					Network: denylog.NetworkOf(netip.MustParseAddr(c.addr))}})
+		d := records.Denial{
+			Kind: records.Kind{Cause: c.cause, Limit: c.limit, Plan: plan}, Time: w.checker.now().UTC(),
+			Caller: w.ids[c.key], Calls: 1, Route: c.route, Method: method, Path: c.pattern,
+			Group: map[string]string{"team": "acme"}[c.key], API: "abcdef123", Stage: "prod",
+			Network: networkOf(netip.MustParseAddr(c.addr)), Requests: []string{id},
+		}
+		if c.cause == cause.Malformed { // it proved no key, so nothing of the call is recorded
+			d = records.Denial{Time: d.Time, Calls: 1, Network: d.Network, Requests: d.Requests,
+				Kind: records.Kind{Cause: c.cause, Reason: "malformed API key"}}
+		}
+		same := func(o records.Denial) bool { return o.Kind == d.Kind && o.Caller == d.Caller }
+		if k := slices.IndexFunc(want, same); k >= 0 { // all are of one minute
+			want[k].Calls++
+			want[k].Requests = append(want[k].Requests, id)
 			continue
 		}
-		want = append(want, denylog.Entry{
-			Time: w.checker.now().UTC(), Subject: w.ids[c.key], Calls: 1, Denial: denylog.Denial{
-				Cause: c.cause, Limit: c.limit, Rule: c.rule, Method: method, Path: c.pattern, Plan: plan,
-				Group: map[string]string{"team": "acme"}[c.key],
-				API:   "abcdef123", Stage: "prod", Request: id,
-				Network: denylog.NetworkOf(netip.MustParseAddr(c.addr)),
-			},
-		})
+		want = append(want, d)
 	}
 	asked := w.scriptRuns(t) - before
 	w.checker.Close()
-	reader := usage.NewReader(w.admin)
-	got, err := reader.Denials(t.Context(), denylog.Query{From: w.checker.now().Add(-time.Hour),
+	reader := records.NewReader(w.admin, w.checker.now)
+	got, err := reader.Denials(t.Context(), records.DenialQuery{From: w.checker.now().Add(-time.Hour),
 		To: w.checker.now().Add(time.Hour), Count: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
-	slices.Reverse(got.Denials) // oldest first
-	ignore := cmpopts.IgnoreFields(denylog.Denial{}, "RetryAfter")
-	if diff := gocmp.Diff(want, got.Denials, ignore, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
+	for i := range got.Denials {
+		if got.Denials[i], err = reader.WithRequests(t.Context(), got.Denials[i]); err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(got.Denials[i].Requests)
+	}
+	byTime := func(a, b records.Denial) int { return a.Time.Compare(b.Time) }
+	slices.SortFunc(got.Denials, byTime)
+	options := []gocmp.Option{cmpopts.IgnoreFields(records.Denial{}, "RetryAfter"),
+		cmpopts.IgnoreUnexported(records.Denial{}), cmpopts.EquateComparable(netip.Prefix{})}
+	if diff := gocmp.Diff(want, got.Denials, options...); diff != "" {
 		t.Error(diff)
 	}
 	for _, d := range got.Denials {
@@ -244,36 +253,12 @@ func TestDenialLogHasEveryDenial(t *testing.T) {
 	if asked > 10 {
 		t.Errorf("the last 14 calls ran %d scripts, want at most 10 and the others from memory", asked)
 	}
-	w.refusedByCause(t, reader)
+	w.countedByCause(t, reader)
 }
 
-// A limit on trial below the cost of a call, which was raised since, is logged without a
-// time at which it passes.
-func TestTrialBelowTheCost(t *testing.T) {
-	f := newFunction(t, policy.Plan{Name: "free", Limits: perHour(50)})
-	secret := f.key(t, "free")
-	override := &policy.Override{Reason: "shadow",
-		Limits: registrytest.Limits("50 per hour", "2 per hour, shadow")}
-	if _, err := registrytest.Override(t.Context(), f.set, secret.ID(), override, tester); err != nil {
-		t.Fatal(err)
-	}
-	f.edit(t, func(s *policy.Set) { s.Routes = []limits.Route{registrytest.Route("big", 5, "/*")} })
-	call := enforce.Call{Kind: policy.APIKey, Subject: secret.ID(), Secret: secret,
-		Route: route.Call{Method: "GET", Path: "/big"}}
-	result, err := f.Check(t.Context(), call)
-	if err != nil || !result.Allowed {
-		t.Fatalf("got %+v, %v; want the call to pass", result, err)
-	}
-	trials := f.trialsOf(call, &result)
-	if len(trials) != 1 || trials[0].Limit != "2 per hour" || !trials[0].NeverPasses() {
-		t.Errorf("got %+v, want the limit of 2 per hour, which never lets the call pass", trials)
-	}
-}
-
-// The log of limits on trial has each call that passed and that a limit in shadow would
-// have denied, with its caller, time and limit. The denial log has none of them. A call
-// that is denied is in the denial log alone.
-func TestTrialsAreLogged(t *testing.T) {
+// A call that passed, and that a limit in shadow would have denied, counts for that limit, in
+// its minute. A call that is denied does not.
+func TestLimitsInShadowAreCounted(t *testing.T) {
 	f := newFunction(t, policy.Plan{Name: "free",
 		Limits: registrytest.Limits("5 per hour", "2 per hour, shadow")})
 	f.edit(t, func(s *policy.Set) {
@@ -281,63 +266,48 @@ func TestTrialsAreLogged(t *testing.T) {
 		s.Limits = registrytest.Limits("1 per hour, on search, each caller, shadow")
 	})
 	secret := f.key(t, "free")
-	var want []denylog.Entry
-	expect := func(by cause.Cause, limit, rule string) {
-		want = append(want, denylog.Entry{Time: f.checker.now().UTC(), Subject: secret.ID(), Calls: 1,
-			Denial: denylog.Denial{Cause: by, Plan: "free", Limit: limit, Rule: rule, Method: "GET",
-				Path: "/x"}})
-	}
 	for i, path := range []string{"/search", "/search", "/", "/", "/", "/"} {
 		f.freeze(time.Minute)
 		result, err := f.Check(t.Context(), enforce.Call{Kind: policy.APIKey, Subject: secret.ID(),
 			Secret: secret, Route: route.Call{Method: "GET", Path: path}, Resource: "/x"})
-		if err != nil || result.Allowed != (i < 5) {
-			t.Fatalf("call %d: got allowed %t, %v; want the first 5 to pass", i, result.Allowed, err)
-		}
-		switch i {
-		case 1:
-			expect(cause.Shadow, "1 per hour on search", "search")
-		case 2, 3, 4:
-			expect(cause.Shadow, "2 per hour", "")
+		if err != nil || result.Allowed != (i < 5) || (result.Reference == "") != result.Allowed {
+			t.Fatalf("call %d: got allowed %t, reference %q, %v; want the first 5 to pass", i, result.Allowed,
+				result.Reference, err)
 		}
 	}
 	f.checker.Close()
-	q := denylog.Query{From: f.checker.now().Add(-time.Hour), To: f.checker.now().Add(time.Hour), Count: 100}
-	denied, err := usage.NewReader(f.admin).Denials(t.Context(), q)
-	if err != nil || len(denied.Denials) != 1 || denied.Denials[0].Limit != "5 per hour" {
-		t.Errorf("denial log: got %+v, %v; want the one denial", denied.Denials, err)
+	got, err := records.NewReader(f.admin, f.checker.now).Caller(t.Context(), secret.ID(),
+		records.Last(time.Hour, 0, f.checker.now()))
+	want := []records.KindCount{
+		{Kind: records.Kind{Cause: cause.Shadow, Limit: "2 per hour"}, Calls: 3},
+		{Kind: records.Kind{Cause: cause.Limit, Limit: "5 per hour"}, Calls: 1},
+		{Kind: records.Kind{Cause: cause.Shadow, Limit: "1 per hour on search"}, Calls: 1},
 	}
-	q.OnTrial = true
-	got, err := usage.NewReader(f.admin).Denials(t.Context(), q)
-	if err != nil {
-		t.Fatal(err)
-	}
-	slices.SortStableFunc(got.Denials, func(a, b denylog.Entry) int {
-		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Cause, b.Cause))
-	})
-	ignore := cmpopts.IgnoreFields(denylog.Denial{}, "RetryAfter")
-	if diff := gocmp.Diff(want, got.Denials, ignore, cmpopts.EquateComparable(netip.Prefix{}),
-		cmpopts.EquateApproxTime(time.Millisecond)); diff != "" {
-		t.Error(diff)
-	}
-	for _, d := range got.Denials {
-		if d.RetryAfter <= 0 || d.RetryAfter > time.Hour {
-			t.Errorf("Retry-After of %+v", d)
-		}
+	if diff := gocmp.Diff(want, got.ByKind()); err != nil || diff != "" {
+		t.Error(diff, err)
 	}
 }
 
-// refusedByCause compares the counts with what TestDenialLogHasEveryDenial sends.
-func (w *denialWorld) refusedByCause(t *testing.T, reader *usage.Reader) {
+// countedByCause compares the counts with what TestDenialsHaveEveryDenial sends.
+func (w *denialWorld) countedByCause(t *testing.T, reader *records.Reader) {
 	t.Helper()
-	from, to := w.checker.now().Add(-time.Minute), w.checker.now().Add(time.Minute)
-	all, err := reader.Refusals(t.Context(), "", from, to, time.Minute)
-	if want := ([8]int64{1, 1, 1, 1, 0, 1, 2, 0}); err != nil || all.ByCause != want {
-		t.Errorf("refusals: %v, %v, want %v", all, err, want)
+	last := records.Last(time.Hour, 0, w.checker.now())
+	byCause := func(s records.Series, err error) string {
+		if err != nil {
+			t.Fatal(err)
+		}
+		sums := map[string]int64{}
+		for _, k := range s.ByKind() {
+			sums[k.Cause.String()] += k.Calls
+		}
+		return fmt.Sprint(sums, s.Sum().Allowed)
 	}
-	own, err := reader.Refusals(t.Context(), w.ids["two"], from, to, time.Minute)
-	if want := ([8]int64{6: 1}); err != nil || own.ByCause != want {
-		t.Errorf("of one key: %v, %v, want %v", own, err, want)
+	const all = "map[address:2 ban:1 limit:21 malformed:1 missing:1 old-secret:1 revoked:1 unknown:1] 8"
+	if got := byCause(reader.Total(t.Context(), last)); got != all {
+		t.Errorf("in total: %s, want %s", got, all)
+	}
+	if got, want := byCause(reader.Caller(t.Context(), w.ids["two"], last)), "map[address:1 limit:16] 2"; got != want {
+		t.Errorf("of one key: %s, want %s", got, want)
 	}
 }
 
@@ -445,44 +415,42 @@ func someKey(t *testing.T) string {
 	return secret.Reveal()
 }
 
-// Keys that are denied now are listed for the dashboard: keys with nothing left, denied
-// and banned ones. A key that may call is not listed.
+// Keys that are denied now are listed for the dashboard: denied and banned ones. A key that
+// may call is not listed.
 func TestDeniedKeysAreListed(t *testing.T) {
 	w := newDenialWorld(t)
 	call := denialCall{key: "two", method: "GET", path: "/orders/7", resource: "/orders/{id}",
 		addr: "192.0.2.7"}
 	w.send(t, 1, call)
-	call.key = "many"
 	w.send(t, 2, call)
-	if ids := w.listed(t, statelist.OverLimit); len(ids) != 0 {
+	call.key = "many"
+	w.send(t, 3, call)
+	if ids := w.listed(t, records.DeniedNow); len(ids) != 0 {
 		t.Errorf("listed are %v, want none", ids)
 	}
 	call.key = "two"
-	w.send(t, 3, call)
-	for range 2 { // first with nothing left, then denied
-		if ids := w.listed(t, statelist.OverLimit); !slices.Equal(ids, []string{w.ids["two"]}) {
-			t.Errorf("listed as over a limit: %v, want %s", ids, w.ids["two"])
-		}
-		w.send(t, 4, call)
+	w.send(t, 4, call)
+	if ids := w.listed(t, records.DeniedNow); !slices.Equal(ids, []string{w.ids["two"]}) {
+		t.Errorf("listed as denied: %v, want %s", ids, w.ids["two"])
 	}
 	call.key = "banned"
 	w.send(t, 5, call)
-	if ids := w.listed(t, statelist.Banned); !slices.Equal(ids, []string{w.ids["banned"]}) {
+	if ids := w.listed(t, records.BannedNow); !slices.Equal(ids, []string{w.ids["banned"]}) {
 		t.Errorf("listed as banned: %v, want %s", ids, w.ids["banned"])
 	}
 }
 
-// listed sends the usage records and returns the subjects of a list.
-func (f *function) listed(t *testing.T, list statelist.List) []string {
+// listed sends what is recorded and returns the callers of a list.
+func (f *function) listed(t *testing.T, list records.List) []string {
 	t.Helper()
-	if report := f.checker.usage.Flush(t.Context(), f.checker.reachable()); report.Err != nil {
+	if report := f.checker.records.Flush(t.Context(), f.checker.reachable()); report.Err != nil {
 		t.Fatal(report.Err)
 	}
-	ids, more, err := usage.NewReader(f.admin).InState(t.Context(), list, "", f.checker.now(), 10)
-	if err != nil || more {
-		t.Fatal(more, err)
+	found, err := records.NewReader(f.admin, f.checker.now).InState(t.Context(), list, true, "", 10)
+	if err != nil || found.Next != "" {
+		t.Fatal(found.Next, err)
 	}
-	return ids
+	return found.IDs
 }
 
 // A key is listed as near a limit from the call that leaves a fifth of one of its own
@@ -509,7 +477,7 @@ func TestKeysNearALimitAreListed(t *testing.T) {
 			if i == from {
 				want = append(want, id)
 			}
-			if got := f.listed(t, statelist.NearLimit); !slices.Equal(slices.Sorted(slices.Values(got)),
+			if got := f.listed(t, records.Near); !slices.Equal(slices.Sorted(slices.Values(got)),
 				slices.Sorted(slices.Values(want))) {
 				t.Fatalf("after call %d of %s: %v, want %v", i, id, got, want)
 			}
@@ -524,7 +492,7 @@ func TestKeysNearALimitAreListed(t *testing.T) {
 	near(grouped.ID(), 5, 4, func() { f.call(t, grouped) })
 	near("nobody", 4, 0, func() { f.call(t, other) })
 	f.clock.Add(int64(24*time.Hour - time.Minute))
-	if got := f.listed(t, statelist.NearLimit); !slices.Equal(got, []string{secret.ID()}) {
+	if got := f.listed(t, records.Near); !slices.Equal(got, []string{secret.ID()}) {
 		t.Errorf("a day later: %v, want %s", got, secret.ID())
 	}
 }

@@ -7,7 +7,7 @@ from aws_cdk import aws_apigatewayv2 as apigatewayv2
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-TOO_MANY_REQUESTS = '{"type":"$context.authorizer.problemType","title":"Too Many Requests","status":429,"detail":"$context.authorizer.message","message":"$context.authorizer.message","violated-policies":["$context.authorizer.violatedPolicy"],"retry-after":"$context.authorizer.wait","instance":"urn:uuid:$context.requestId"}'
+TOO_MANY_REQUESTS = '{"type":"$context.authorizer.problemType","title":"Too Many Requests","status":429,"detail":"$context.authorizer.message","message":"$context.authorizer.message","violated-policies":["$context.authorizer.violatedPolicy"],"retry-after":"$context.authorizer.wait","reference":"$context.authorizer.reference","instance":"urn:uuid:$context.requestId"}'
 UNAUTHORIZED = '{"type":"about:blank","title":"Unauthorized","status":401,"detail":"A valid credential is required.","message":"A valid credential is required.","instance":"urn:uuid:$context.requestId"}'
 
 DEPLOY_ANEW = (

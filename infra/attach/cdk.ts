@@ -9,7 +9,7 @@ import * as lambda from 'aws-cdk-lib/aws-lambda';
 import { Construct, IConstruct } from 'constructs';
 
 const tooManyRequests =
-  '{"type":"$context.authorizer.problemType","title":"Too Many Requests","status":429,"detail":"$context.authorizer.message","message":"$context.authorizer.message","violated-policies":["$context.authorizer.violatedPolicy"],"retry-after":"$context.authorizer.wait","instance":"urn:uuid:$context.requestId"}';
+  '{"type":"$context.authorizer.problemType","title":"Too Many Requests","status":429,"detail":"$context.authorizer.message","message":"$context.authorizer.message","violated-policies":["$context.authorizer.violatedPolicy"],"retry-after":"$context.authorizer.wait","reference":"$context.authorizer.reference","instance":"urn:uuid:$context.requestId"}';
 const unauthorized =
   '{"type":"about:blank","title":"Unauthorized","status":401,"detail":"A valid credential is required.","message":"A valid credential is required.","instance":"urn:uuid:$context.requestId"}';
 const deployAnew =

@@ -71,7 +71,7 @@ resource "aws_api_gateway_gateway_response" "too_many_requests" {
   }
 
   response_templates = {
-    "application/json" = "{\"type\":\"$context.authorizer.problemType\",\"title\":\"Too Many Requests\",\"status\":429,\"detail\":\"$context.authorizer.message\",\"message\":\"$context.authorizer.message\",\"violated-policies\":[\"$context.authorizer.violatedPolicy\"],\"retry-after\":\"$context.authorizer.wait\",\"instance\":\"urn:uuid:$context.requestId\"}"
+    "application/json" = "{\"type\":\"$context.authorizer.problemType\",\"title\":\"Too Many Requests\",\"status\":429,\"detail\":\"$context.authorizer.message\",\"message\":\"$context.authorizer.message\",\"violated-policies\":[\"$context.authorizer.violatedPolicy\"],\"retry-after\":\"$context.authorizer.wait\",\"reference\":\"$context.authorizer.reference\",\"instance\":\"urn:uuid:$context.requestId\"}"
   }
 }
 

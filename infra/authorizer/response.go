@@ -32,7 +32,8 @@ const (
 		`"title":"Too Many Requests","status":429,"detail":"$context.authorizer.message",` +
 		`"message":"$context.authorizer.message",` +
 		`"violated-policies":["$context.authorizer.violatedPolicy"],` +
-		`"retry-after":"$context.authorizer.wait","instance":"urn:uuid:$context.requestId"}`
+		`"retry-after":"$context.authorizer.wait","reference":"$context.authorizer.reference",` +
+		`"instance":"urn:uuid:$context.requestId"}`
 	unauthorized = `{"type":"about:blank","title":"Unauthorized","status":401,` +
 		`"detail":"A valid credential is required.","message":"A valid credential is required.",` +
 		`"instance":"urn:uuid:$context.requestId"}`

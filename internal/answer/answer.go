@@ -25,6 +25,7 @@ type Answer struct {
 func To(c enforce.Result) Answer {
 	if !c.Allowed && c.BannedUntil.IsZero() && c.Never() {
 		denial := impossible()
+		denial.Reference = c.Reference
 		return Answer{Denial: &denial}
 	}
 	limits := reported(c.Limits)
@@ -32,6 +33,7 @@ func To(c enforce.Result) Answer {
 	a.Binding, a.Limited = c.Binding()
 	if !c.Allowed {
 		denial := a.denial(c, limits)
+		denial.Reference = c.Reference
 		a.Denial = &denial
 	}
 	return a
@@ -95,6 +97,8 @@ type Denial struct {
 	// Policy is the limit to observe, or the name of another reason. It has no characters
 	// that JSON escapes.
 	Policy string
+	// Reference is the text by which an operator finds the denial; empty for none.
+	Reference string
 }
 
 // Unavailable returns the denial while the limits cannot be read. It names no limit.

@@ -40,9 +40,6 @@ type Source interface {
 	Check(ctx context.Context, call enforce.Call) (enforce.Result, error)
 	// Loaded returns the Checker of the connection; nil until it has read a policy set.
 	Loaded() *enforce.Checker
-	// MustCheck reports whether the next call must be checked with Valkey, because other
-	// commands are due and leave with it.
-	MustCheck() bool
 }
 
 // Settings are the settings of a Decider.
@@ -105,7 +102,7 @@ func (d *Decider) Decide(ctx context.Context, call enforce.Call) (enforce.Result
 // is not known, that may not call, or that has limits that count denied calls, has none.
 func (d *Decider) knownDenial(call enforce.Call) (denial enforce.Result, found bool) {
 	checker := d.source.Loaded()
-	if checker == nil || d.denials.lifetime == 0 || d.source.MustCheck() {
+	if checker == nil || d.denials.lifetime == 0 {
 		return enforce.Result{}, false
 	}
 	terms, age := checker.Known(call, d.lifetime)

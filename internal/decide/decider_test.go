@@ -58,7 +58,6 @@ func (f *fixture) Check(ctx context.Context, call enforce.Call) (enforce.Result,
 }
 
 func (f *fixture) Loaded() *enforce.Checker { return f.checker }
-func (f *fixture) MustCheck() bool          { return false }
 
 func newFixture(t *testing.T, set policy.Set) *fixture {
 	t.Helper()

@@ -19,10 +19,11 @@ type Result struct {
 	ID          string       // id of the caller
 	Name        string       // name of the caller; empty without a record
 	Plan        string
-	Group       string // group of the API key; empty for none
-	Source      string // of the limits, as in policy.Effective
-	Route       string // that a backend is told; empty for none
-	Settle      bool   // the route wants a settlement
+	Group       string           // group of the API key; empty for none
+	Source      string           // of the limits, as in policy.Effective
+	Route       string           // that a backend is told; empty for none
+	Routes      []limits.Matched // that the call falls under, the most specific first
+	Settle      bool             // the route wants a settlement
 	SetVersion  int64
 	KeyVersion  int64     // 0 without a record
 	BannedUntil time.Time // zero if the caller is not banned; a ban is checked before all limits
@@ -34,6 +35,10 @@ type Result struct {
 	OldSecret bool
 	// Degraded marks a decision made without Valkey. Now is then the local clock.
 	Degraded bool
+
+	// Reference is the text by which an operator finds a denied call. Whoever records the call
+	// sets it.
+	Reference string
 
 	Settlement string // text for Settle; empty if the route wants none or nothing was taken
 

@@ -158,6 +158,17 @@ func (c *Checker) Set() *policy.Set {
 	return nil
 }
 
+// Routes returns the routes that a call falls under by the set of the last check, the most
+// specific first.
+func (c *Checker) Routes(call route.Call) []limits.Matched {
+	set := c.set.Load()
+	if set == nil {
+		return nil
+	}
+	found, _ := set.router.Find(call) // a call that must be refused falls under none
+	return found.Routes
+}
+
 // loaded returns the set that checks use, and reads it first if there is none.
 func (c *Checker) loaded(ctx context.Context) (*compiled, error) {
 	if c.set.Load() == nil {

@@ -111,7 +111,7 @@ func (c *Checker) terms(set *compiled, k *caller, call Call, proof [sha256.Size]
 		return t, nil //nolint:nilerr // the refusal is in Terms
 	}
 	t.Result.Cost, _, _ = found.Cost(limits.Cost)
-	t.Result.Route, t.Result.Settle = found.Route, found.Settles()
+	t.Result.Route, t.Result.Settle, t.Result.Routes = found.Route, found.Settles(), found.Routes
 	if within(set.Exempt, call.Address) {
 		t.Result.Cost = 0
 		t.Steps = []Step{{Subject: call.Subject}}

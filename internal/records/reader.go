@@ -60,6 +60,11 @@ func (s *Series) AtLeast() bool {
 	return slices.ContainsFunc(s.Points, func(p Point) bool { return p.AtLeast || p.NotKept })
 }
 
+// Incomplete reports whether calls of the points that are kept may be missing.
+func (s *Series) Incomplete() bool {
+	return slices.ContainsFunc(s.Points, func(p Point) bool { return p.AtLeast && !p.NotKept })
+}
+
 // Last returns the start of the last point with calls. It is zero if there is none.
 func (s *Series) Last() time.Time {
 	for i := len(s.Points) - 1; i >= 0; i-- {
@@ -77,14 +82,25 @@ type KindCount struct {
 }
 
 // ByKind returns the calls of each kind, most calls first.
-func (s *Series) ByKind() []KindCount {
+func (s *Series) ByKind() []KindCount { return s.kinds(0, len(s.Points)) }
+
+// Between returns the calls of each kind in the points from first to last, most calls
+// first.
+func (s *Series) Between(first, last time.Time) []KindCount {
+	at := func(t time.Time) int { return max(0, s.index(t)) }
+	return s.kinds(at(first), min(at(last)+1, len(s.Points)))
+}
+
+func (s *Series) kinds(first, end int) []KindCount {
 	var all []KindCount
 	for k, calls := range s.Kinds {
 		c := KindCount{Kind: k}
-		for _, n := range calls {
+		for _, n := range calls[first:end] {
 			c.Calls += n
 		}
-		all = append(all, c)
+		if c.Calls > 0 {
+			all = append(all, c)
+		}
 	}
 	slices.SortFunc(all, func(a, b KindCount) int {
 		return cmp.Or(cmp.Compare(b.Calls, a.Calls), cmp.Compare(a.Cause, b.Cause),
@@ -270,4 +286,43 @@ func (s *Series) addField(from *source, field, text string) {
 		}
 		s.Kinds[k][i] += n
 	}
+}
+
+// lastCalls is how long ago a call may be for LastCalls.
+const lastCalls = dayHours * time.Hour
+
+// LastCalls returns the minute of each caller's last call within 24 hours, in order; zero
+// for a caller without one. It reads counts by hour, and the minutes of the last hour with
+// calls.
+func (r *Reader) LastCalls(ctx context.Context, ids []string) ([]time.Time, error) {
+	now := r.now().UTC()
+	end := ceil(now, time.Hour)
+	byHour, err := r.read(ctx, ids, Range{end.Add(-lastCalls - time.Hour), end, time.Hour})
+	if err != nil {
+		return nil, err
+	}
+	last := make([]time.Time, len(ids))
+	var commands valkey.Commands
+	var of []int
+	for i := range byHour {
+		if hour := byHour[i].Last(); !hour.IsZero() {
+			key := countsKey(ids[i], minutes, minutes.slotOf(hour))
+			commands, of = append(commands, r.client.B().Hkeys().Key(key).Build()), append(of, i)
+		}
+	}
+	for n, result := range r.client.DoMulti(ctx, commands...) {
+		fields, err := result.AsStrSlice()
+		if err != nil {
+			return nil, fmt.Errorf("records: last calls: %w", err)
+		}
+		hour := byHour[of[n]].Last()
+		for _, field := range fields {
+			slot, _, ok := parseField(field)
+			at := hour.Add(time.Duration(slot) * time.Minute)
+			if ok && at.After(last[of[n]]) && now.Sub(at) < lastCalls {
+				last[of[n]] = at
+			}
+		}
+	}
+	return last, nil
 }

@@ -11,8 +11,8 @@ import (
 	"tidegate/internal/changes"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
+	"tidegate/internal/records"
 	"tidegate/internal/store/keyspace"
-	"tidegate/internal/usage/statelist"
 )
 
 // Actor is the author of a change.
@@ -340,14 +340,19 @@ func (s *Store) takeRights(ctx context.Context, id, action string, edit Edit,
 // listBan lists a banned key for the pages. If this fails, the next denial lists it.
 func (s *Store) listBan(ctx context.Context, k policy.Key, err error) {
 	if made(err) && k.Banned.After(s.Now()) {
-		s.client.DoMulti(ctx, statelist.Add(s.client, statelist.Banned, k.ID, k.Banned)...)
+		s.client.DoMulti(ctx, records.Ban(s.client, k.ID, s.Now(), k.Banned)...)
 	}
 }
 
 // Unban lifts a key's ban. It writes nothing for a key that is not banned, and fails as
 // Update does.
 func (s *Store) Unban(ctx context.Context, id string, version int64, edit Edit) (policy.Key, error) {
-	return s.Update(ctx, id, version, KeyUnban, edit, func(k *policy.Key) { k.Banned = time.Time{} })
+	k, err := s.Update(ctx, id, version, KeyUnban, edit, func(k *policy.Key) { k.Banned = time.Time{} })
+	if made(err) {
+		now := s.Now()
+		s.client.DoMulti(ctx, records.Ban(s.client, id, now, now)...)
+	}
+	return k, err
 }
 
 // Reset writes into the key's record that what was counted up to now does not count. It

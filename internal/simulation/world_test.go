@@ -177,8 +177,6 @@ func (s source) Loaded() *enforce.Checker {
 	return s.Checker
 }
 
-func (source) MustCheck() bool { return false }
-
 func (w *world) newEnvironment() *environment {
 	e := &environment{panics: &strings.Builder{}, world: w, refused: map[*caller]bool{},
 		verified: map[*caller]time.Time{}, skew: time.Duration(w.IntN(1200)-600) * time.Second}

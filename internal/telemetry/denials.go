@@ -12,7 +12,7 @@ import (
 // address.
 type Denial struct {
 	KeyID      string
-	Rule       string
+	Route      string
 	Limit      string
 	RetryAfter time.Duration
 }
@@ -57,7 +57,7 @@ func (d *Denials) Log(ctx context.Context, denial Denial) {
 		return
 	}
 	attrs := []slog.Attr{
-		slog.String("key_id", denial.KeyID), slog.String("rule", denial.Rule),
+		slog.String("key_id", denial.KeyID), slog.String("route", denial.Route),
 		slog.String("limit", denial.Limit),
 		slog.Int64("retry_after_ms", denial.RetryAfter.Milliseconds()), slog.Int64("omitted", omitted),
 		slog.Int64("others_omitted", others),

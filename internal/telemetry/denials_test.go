@@ -73,7 +73,7 @@ func TestDenials(t *testing.T) {
 	d := NewDenials(slog.New(NewHandler(&out, slog.LevelInfo)), time.Minute, func() time.Time { return now })
 	deny := func(id string, n int) {
 		for range n {
-			d.Log(traced(t, header), Denial{KeyID: id, Rule: "plan free", Limit: "10 per 10 seconds",
+			d.Log(traced(t, header), Denial{KeyID: id, Route: "search", Limit: "10 per 10 seconds",
 				RetryAfter: 1500 * time.Millisecond})
 		}
 	}
@@ -92,7 +92,7 @@ func TestDenials(t *testing.T) {
 		if i < len(want) && fmt.Sprint(l["key_id"], " ", l["omitted"]) != want[i] {
 			t.Errorf("line %d: got %v, want key_id and omitted %s", i, l, want[i])
 		}
-		if l["msg"] != "denied" || l["rule"] != "plan free" || l["limit"] != "10 per 10 seconds" ||
+		if l["msg"] != "denied" || l["route"] != "search" || l["limit"] != "10 per 10 seconds" ||
 			l["retry_after_ms"] != 1500. || l["trace_id"] != root {
 			t.Errorf("line %d: got %v, want the denial's rule, limit, retry_after_ms and trace_id", i, l)
 		}

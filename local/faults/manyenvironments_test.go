@@ -36,8 +36,6 @@ func (l light) Check(ctx context.Context, call enforce.Call) (enforce.Result, er
 
 func (l light) Loaded() *enforce.Checker { return l.Checker }
 
-func (light) MustCheck() bool { return false }
-
 // newLight connects an environment.
 func newLight(t *testing.T, url string) *decide.Decider {
 	t.Helper()

@@ -17,10 +17,9 @@ import (
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
+	"tidegate/internal/records"
 	"tidegate/internal/registry"
 	"tidegate/internal/route"
-	"tidegate/internal/usage"
-	"tidegate/internal/usage/denylog"
 )
 
 const pepper = "a pepper that only these screenshots use"
@@ -146,25 +145,29 @@ func (s *sample) edits(ctx context.Context) error {
 // calls records an hour of usage whose rate varies like a sine.
 func (s *sample) calls(ctx context.Context) error {
 	now := time.Now()
-	r := usage.NewRecorder(usage.Options{}, time.Now)
-	for minute := range 60 {
+	r := records.NewRecorder(time.Now)
+	for since := range 60 {
+		minute := 59 - since
 		at := now.Add(-time.Duration(minute) * time.Minute)
 		wave := 1 + 0.5*math.Sin(float64(minute)/7)
 		for _, c := range customers {
 			n := int(c.rate * wave * (0.7 + 0.6*s.random.Float64()))
 			for i := range n {
-				o := usage.Outcome{Subject: s.ids[c.name], Registered: true, Time: at}
+				call := s.call(c.name, c.plan, at)
 				switch {
 				case c.plan == "free" && i >= 10+s.random.IntN(20):
-					o.Verdict, o.Denial = usage.Denied, s.denial(c.plan)
+					s.deny(&call)
 				case c.plan == "pro" && i > 45:
-					o.Verdict = usage.ShadowDenied
+					call.Shadow = "40 per minute"
 				}
-				r.Record(o)
+				r.Record(call)
 			}
 		}
 		for range 6 {
-			r.Record(usage.Outcome{Subject: s.keys.TokenCaller("https://login.example/", "ada"), Time: at})
+			r.Record(records.Call{Caller: s.keys.TokenCaller("https://login.example/", "ada"), Cost: 1, Time: at})
+		}
+		if minute%20 == 0 {
+			r.Record(records.Call{Cause: cause.Missing, Time: at})
 		}
 		if report := r.Flush(ctx, s.client); report.Err != nil {
 			return report.Err
@@ -173,18 +176,23 @@ func (s *sample) calls(ctx context.Context) error {
 	return nil
 }
 
-// denial returns the denial log's entry for a denied call.
-func (s *sample) denial(plan string) *denylog.Denial {
-	d := &denylog.Denial{
-		Cause: cause.Limit, Plan: plan, Limit: "10 per 10 seconds", Method: "GET", Path: "/orders/{id}",
-		API: "a1b2c3d4e5", Stage: "prod", RetryAfter: time.Duration(1+s.random.IntN(9)) * time.Second,
-		Network: denylog.NetworkOf(netip.AddrFrom4([4]byte{203, 0, 113, byte(s.random.IntN(256))})),
+// call returns an allowed call of a customer.
+func (s *sample) call(name, plan string, at time.Time) records.Call {
+	return records.Call{
+		Caller: s.ids[name], Registered: true, Cost: 1, Plan: plan, Time: at, Method: "GET",
+		Path: "/orders/{id}", API: "a1b2c3d4e5", Stage: "prod",
+		Network: netip.PrefixFrom(netip.AddrFrom4([4]byte{203, 0, 113}), 24),
 		Request: fmt.Sprintf("c6af9ac6-7b61-11e6-9a41-%012x", s.random.Int64N(1<<47)),
 	}
+}
+
+// deny makes a call one that a limit denied.
+func (s *sample) deny(c *records.Call) {
+	c.Cause, c.Limit = cause.Limit, "10 per 10 seconds"
+	c.RetryAfter = time.Duration(1+s.random.IntN(9)) * time.Second
 	if s.random.IntN(3) == 0 {
-		d.Limit, d.Rule, d.Path = "200 per minute on orders", "orders", "/orders"
+		c.Limit, c.Routes, c.Path = "200 per minute on orders", []string{"orders"}, "/orders"
 	}
-	return d
 }
 
 // checks makes calls, so that limits are partly used.

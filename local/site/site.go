@@ -22,9 +22,9 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/crossing"
 	"tidegate/internal/enforce"
+	"tidegate/internal/records"
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
-	"tidegate/internal/usage"
 )
 
 // The account, an editor.
@@ -46,9 +46,9 @@ func New(keys *registry.Store, client valkey.Client, pepper apikey.Pepper) (http
 		server.Config{Users: []password.User{{Name: User, Role: auth.Editor, Hash: hash}},
 			SessionLifetime: time.Hour, Stage: "dev"},
 		server.Services{
-			Keys:    app.NewRegistry(keys, usage.NewReader(client), checker),
+			Keys:    app.NewRegistry(keys, records.NewReader(client, time.Now), checker),
 			Checker: checker,
-			Usage:   usage.NewReader(client), Sessions: sessions,
+			Records: records.NewReader(client, time.Now), Sessions: sessions,
 			Crossings: crossing.NewStore(client, slog.New(slog.DiscardHandler)),
 			Tokens:    token.NewStore(keys, client, pepper), Logins: logins, Pepper: pepper,
 			Ready:        keys.Writable,

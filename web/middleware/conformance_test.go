@@ -48,9 +48,9 @@ type requestCase struct {
 
 // keys are all keys of the context.
 var keys = []string{
-	"denied", "keyId", "keyName", "plan", "rule", "policyVersion", "keyVersion", "limit", "remaining",
+	"denied", "keyId", "keyName", "plan", "route", "policyVersion", "keyVersion", "limit", "remaining",
 	"reset", "rateLimit", "rateLimitPolicy", "retryAfter", "wait",
-	"message", "problemType", "violatedPolicies", "reservation", "shadowDenied", "degraded",
+	"message", "problemType", "violatedPolicies", "reference", "reservation", "shadowDenied", "degraded",
 }
 
 type answerCase struct {
@@ -164,11 +164,11 @@ func (c requestCase) answer(t *testing.T) answerCase {
 // nonzero returns the decision's values other than zero, under the keys of the context.
 func (d Decision) nonzero() map[string]any {
 	all := map[string]any{
-		"denied": d.Denied, "keyId": d.KeyID, "keyName": d.KeyName, "plan": d.Plan, "rule": d.Rule,
+		"denied": d.Denied, "keyId": d.KeyID, "keyName": d.KeyName, "plan": d.Plan, "route": d.Route,
 		"policyVersion": d.PolicyVersion, "keyVersion": d.KeyVersion, "limit": d.Limit,
 		"remaining": d.Remaining, "reset": d.Reset, "rateLimit": d.RateLimit,
 		"rateLimitPolicy": d.RateLimitPolicy, "retryAfter": d.RetryAfter, "wait": d.Wait,
-		"message": d.Message, "problemType": d.ProblemType, "reservation": d.Reservation,
+		"message": d.Message, "problemType": d.ProblemType, "reference": d.Reference, "reservation": d.Reservation,
 		"shadowDenied": d.ShadowDenied, "degraded": d.Degraded,
 	}
 	if len(d.Violated) > 0 {

@@ -69,17 +69,18 @@ func Headers(prefix string, mapped ...string) Source {
 // Decision is the authorizer's decision on a call. docs/backends.md describes each key of
 // the context. A missing key gives the zero value.
 type Decision struct {
-	Denied                     bool
-	KeyID, KeyName, Plan, Rule string
-	PolicyVersion, KeyVersion  int64
-	Limit, Remaining, Reset    int64 // of the binding limit; Reset in seconds
-	RateLimit, RateLimitPolicy string
-	RetryAfter                 int64  // seconds, at most a day
-	Wait                       string // exact seconds until a retry passes, or never
-	Message, ProblemType       string
-	Violated                   []string
-	Reservation                string
-	ShadowDenied, Degraded     bool
+	Denied                      bool
+	KeyID, KeyName, Plan, Route string
+	PolicyVersion, KeyVersion   int64
+	Limit, Remaining, Reset     int64 // of the binding limit; Reset in seconds
+	RateLimit, RateLimitPolicy  string
+	RetryAfter                  int64  // seconds, at most a day
+	Wait                        string // exact seconds until a retry passes, or never
+	Message, ProblemType        string
+	Violated                    []string
+	Reference                   string // by which an operator finds the denial
+	Reservation                 string
+	ShadowDenied, Degraded      bool
 }
 
 var errNoDecision = errors.New("denied is neither true nor false in the authorizer context")
@@ -94,12 +95,13 @@ func parseDecision(context map[string]any) (Decision, error) {
 	}
 	d := Decision{
 		Denied: denied == "true", KeyID: v.text("keyId"), KeyName: v.text("keyName"), Plan: v.text("plan"),
-		Rule:          v.text("rule"),
+		Route:         v.text("route"),
 		PolicyVersion: v.number("policyVersion"), KeyVersion: v.number("keyVersion"),
 		Limit: v.number("limit"), Remaining: v.number("remaining"), Reset: v.number("reset"),
 		RateLimit: v.text("rateLimit"), RateLimitPolicy: v.text("rateLimitPolicy"),
 		RetryAfter: v.number("retryAfter"), Wait: v.text("wait"),
-		Message: v.text("message"), ProblemType: v.text("problemType"), Reservation: v.text("reservation"),
+		Message: v.text("message"), ProblemType: v.text("problemType"), Reference: v.text("reference"),
+		Reservation:  v.text("reservation"),
 		ShadowDenied: v.text("shadowDenied") == "true", Degraded: v.text("degraded") == "true",
 	}
 	if list := v.text("violatedPolicies"); list != "" {

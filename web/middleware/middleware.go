@@ -114,7 +114,7 @@ func (d Decision) refuse(w http.ResponseWriter) {
 		w.Header().Set("Retry-After", strconv.FormatInt(d.RetryAfter, 10))
 	}
 	p := problem{Type: d.ProblemType, Status: http.StatusTooManyRequests, Detail: d.Message,
-		Violated: d.Violated, Wait: d.Wait}
+		Violated: d.Violated, Wait: d.Wait, Reference: d.Reference}
 	if p.Type == "" {
 		p.Type = aboutBlank
 	}
@@ -126,13 +126,14 @@ const aboutBlank = "about:blank"
 // problem is the body of an error response, in the form of RFC 9457. It has the members
 // of a REST API's 429, but no instance.
 type problem struct {
-	Type     string   `json:"type"`
-	Title    string   `json:"title"`
-	Status   int      `json:"status"`
-	Detail   string   `json:"detail"`
-	Message  string   `json:"message"` // Detail, for clients made for API Gateway
-	Violated []string `json:"violated-policies,omitempty"`
-	Wait     string   `json:"retry-after,omitempty"`
+	Type      string   `json:"type"`
+	Title     string   `json:"title"`
+	Status    int      `json:"status"`
+	Detail    string   `json:"detail"`
+	Message   string   `json:"message"` // Detail, for clients made for API Gateway
+	Violated  []string `json:"violated-policies,omitempty"`
+	Wait      string   `json:"retry-after,omitempty"`
+	Reference string   `json:"reference,omitempty"`
 }
 
 // respond writes an error response.

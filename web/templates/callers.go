@@ -1,10 +1,11 @@
 package templates
 
-// CallersPage lists the active unregistered callers, which have no record.
+// CallersPage lists unregistered callers, which have no record.
 type CallersPage struct {
 	Page  Page
 	Live  Live
 	Trail []Choice
+	Lead  string // which callers are listed
 	Sorts KeySorts
 	Note  string // about the length of the list; may be empty
 	Rows  []CallerRow
@@ -18,7 +19,7 @@ type CallersPage struct {
 type CallerRow struct {
 	ID       string
 	Address  string
-	Last     Instant
+	Badges   []Badge
 	Activity Activity
 }
 
@@ -29,7 +30,9 @@ type CallerPage struct {
 	Range   Range
 	Trail   []Choice
 	ID      string
+	Badges  []Badge
 	Chart   TimeSeries
+	Recent  []DenialRow
 	Adopt   string // address of the form that creates a record; empty for viewers
 	Denials string // address of the caller's denials
 }

@@ -1,6 +1,6 @@
 package templates
 
-// TimeSeries is a chart of allowed and blocked calls over time, and a table with the same
+// TimeSeries is a chart of allowed, denied and refused calls over time, and a table with the same
 // figures.
 type TimeSeries struct {
 	ID      string
@@ -13,9 +13,9 @@ type TimeSeries struct {
 	Layers  []TimeLayer
 	Marks   []TimeMark
 	Rows    []TimeSeriesRow
-	Note    string // about the accuracy of the figures; may be empty
-	Selects bool   // dragging over a range shows that range
-	Data    string // the chart as JSON, for the script
+	Counted Instant // until when calls are counted
+	Selects bool    // dragging over a range shows that range
+	Data    string  // the chart as JSON, for the script
 }
 
 // TimeLayer is a series of the chart: bars on those of the layers before, or a line.
@@ -43,8 +43,8 @@ type TimeSeriesRow struct {
 
 // Sparkline is a chart as high as a line of text.
 type Sparkline struct {
-	Text    string // the chart in words
-	Box     string // the SVG's viewBox
-	Path    string
-	Blocked string
+	Text   string // the chart in words
+	Box    string // the SVG's viewBox
+	Path   string
+	Denied string // path of the denied and refused calls
 }

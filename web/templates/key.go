@@ -14,12 +14,10 @@ type KeyPage struct {
 	Notes      []string     // other information
 	Chart      TimeSeries
 	Denials    []DenialRow // the latest, newest first
-	Refused    []Figure    // refused calls by cause
 	Response   Response
 	Recent     []Entry // newest entries of the audit log
 	Audit      string  // address of the key's audit log
 	AllDenials string  // address of the key's denials
-	OnTrial    string  // address of what limits in shadow would have denied; empty for nothing
 	AllAlerts  string  // address of the key's alerts
 	Explain    string  // address that explains a call
 	Actions    KeyActions
@@ -29,8 +27,8 @@ type KeyPage struct {
 // More and, set apart, Danger.
 type KeyActions struct{ Shown, More, Danger []Choice }
 
-// Diagnosis says what blocked the key's calls lately: "N calls blocked since Since, By; last
-// Last; State".
+// Diagnosis says what denied or refused the key's calls lately: "N calls denied or refused
+// since Since, By; last Last; State".
 type Diagnosis struct {
 	Calls       string // empty if none was
 	Since, Last Instant

@@ -6,7 +6,6 @@ type KeysPage struct {
 	Live      Live
 	Search    Search
 	Sorts     KeySorts
-	Trials    bool     // calls would have been denied, or the list is ordered by them
 	Overrides bool     // the filter selects keys with an override, which has a column
 	Groups    []Choice // groups that the search finds
 	Rows      []KeyRow
@@ -39,14 +38,13 @@ type Search struct {
 }
 
 // KeySorts are the headers of columns that sort the list.
-type KeySorts struct{ Name, Calls, Blocked, Would, Used, Closest Choice }
+type KeySorts struct{ Name, Calls, Denied, Closest Choice }
 
 // Activity describes the calls of a key or caller in the last hour.
 type Activity struct {
 	Spark           Sparkline
-	Allowed, Denied int64
-	Calls, Blocked  string
-	Would           string // calls that limits in shadow would have denied
+	Calls, Denied   string
+	Refused, Shadow string // empty for none; Shadow: limits in shadow would have denied them
 	Used            string // time since the last call
 }
 

@@ -14,7 +14,7 @@ type OverviewPage struct {
 // Ranking is a list of callers, the first in its order first.
 type Ranking struct {
 	ID, Heading string
-	Column      string // heading of Counted
+	Shadow      bool // some calls would be denied by limits in shadow
 	Rows        []TalkerRow
 }
 
@@ -34,6 +34,8 @@ type TalkerRow struct {
 	Address string
 	Plan    string // empty for an unregistered caller
 	Calls   string
-	Counted string // calls of the ranking's column
-	Share   string // of all calls
+	Denied  string
+	Share   string // of the denied calls
+	Refused string
+	Shadow  string // calls that limits in shadow would have denied
 }

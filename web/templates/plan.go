@@ -26,18 +26,17 @@ type PlanLimit struct {
 
 // PlanKey is a key of a plan, and its fullest limit.
 type PlanKey struct {
-	Key            Choice
-	Badges         []Badge
-	Window         Window
-	Calls, Blocked string // of the last hour
+	Key           Choice
+	Badges        []Badge
+	Window        Window
+	Calls, Denied string // of the last hour
 }
 
-// Trial is limits in shadow, and what they would have blocked.
+// Trial is limits in shadow, and what they would have denied.
 type Trial struct {
-	Limits  []string
-	Result  string
-	Keys    []TrialKey // of which calls would have been blocked, most first
-	Denials string     // address of these calls in the log
+	Limits []string
+	Result string
+	Keys   []TrialKey // of which calls would have been denied, most first
 }
 
 // TrialKey is the part of a trial's result that is one key's.

@@ -25,7 +25,7 @@ import (
 	"tidegate/internal/crossing"
 	"tidegate/internal/enforce"
 	"tidegate/internal/proxies"
-	"tidegate/internal/usage"
+	"tidegate/internal/records"
 )
 
 // Prefix begins every path.
@@ -38,7 +38,7 @@ const MaxPolicyBody = policydoc.MaxBytes
 type Services struct {
 	Keys      *app.Registry
 	Checker   *enforce.Checker
-	Usage     *usage.Reader
+	Records   *records.Reader
 	Crossings *crossing.Store
 	Tokens    *token.Store
 	Owners    *app.Owners // nil if owners of keys may not view them
@@ -95,7 +95,7 @@ and the header Tidegate-Note says what there is to know.`
 func (a *api) register() {
 	a.registerMe()
 	a.registerDocument()
-	keys.Register(a.API, a.Keys, a.Usage)
+	keys.Register(a.API, a.Keys, a.Records)
 	a.registerPolicy()
 	a.registerPolicyFile()
 	a.registerAudit()

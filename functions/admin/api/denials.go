@@ -2,76 +2,58 @@ package api
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"tidegate/functions/admin/api/rest"
+	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/cause"
-	"tidegate/internal/usage"
-	"tidegate/internal/usage/denylog"
+	"tidegate/internal/records"
 )
 
-// Denial is an entry of the denial log.
+// Denial is the denied or refused calls of a caller in a minute, by one limit or for one
+// cause and reason.
 type Denial struct {
-	Time       time.Time `json:"time" doc:"Time in milliseconds, by the clock of the Lambda environment"`
-	Subject    string    `json:"subject,omitempty" doc:"Id of the key or caller; absent if Valkey could not verify it"`
-	Plan       string    `json:"plan,omitempty"`
-	Group      string    `json:"group,omitempty" doc:"Group of the key, if a limit or a ban denied the call"`
-	Cause      string    `json:"cause" enum:"malformed,revoked,expired,old-secret,address,access,limit,ban,unavailable,shadow"`
-	Limit      string    `json:"limit,omitempty" doc:"Limit that denied the call, or would have, as in the client's response" example:"10 per 10 seconds"`
-	Rule       string    `json:"rule,omitempty" doc:"Name of the call's route, as a backend is told"`
-	Method     string    `json:"method" doc:"HTTP method; other if API Gateway does not know it"`
-	Path       string    `json:"path" doc:"Pattern of the route, not the requested path" example:"/orders/{id}"`
-	API        string    `json:"api"`
-	Stage      string    `json:"stage"`
-	Network    string    `json:"network,omitempty" doc:"The /24 or /48 of the caller's address" example:"192.0.2.0/24"`
-	RetryAfter int64     `json:"retryAfter" doc:"Wait until a retry passes, in milliseconds; 0 for a limit below the call's cost, which never passes"`
-	Request    string    `json:"request,omitempty" doc:"Request id of API Gateway"`
+	Time       time.Time `json:"time" doc:"Time of the first call, by the clock of the Lambda environment"`
+	Reference  string    `json:"reference,omitempty" doc:"As in the body of each 429"`
+	Key        string    `json:"key,omitempty" doc:"Id of the key or caller; absent if it proved nothing"`
+	Calls      int64     `json:"calls" doc:"Number of calls in this minute"`
+	Cause      string    `json:"cause" enum:"missing,malformed,unknown,revoked,expired,old-secret,address,access,limit,ban,unavailable"`
+	Limit      string    `json:"limit,omitempty" doc:"Limit that denied the calls, as in the client's response" example:"10 per 10 seconds"`
 	Reason     string    `json:"reason,omitempty" doc:"Claim, key or setting that is the cause, of refused tokens and the like" example:"claim aud has none of the configured audiences"`
-	Calls      int64     `json:"calls" doc:"Number of calls that the entry stands for: 1, or more of the same minute"`
-}
-
-// Refusals are the numbers of refused credentials by cause.
-type Refusals struct {
-	Missing   int64 `json:"missing"`
-	Malformed int64 `json:"malformed"`
-	Unknown   int64 `json:"unknown"`
-	Revoked   int64 `json:"revoked"`
-	Expired   int64 `json:"expired"`
-	OldSecret int64 `json:"oldSecret"`
-	Address   int64 `json:"address"`
-	Access    int64 `json:"access"`
-}
-
-func refusalsOf(r usage.Refusals) Refusals {
-	return Refusals{
-		Missing: r.Of(cause.Missing), Malformed: r.Of(cause.Malformed), Unknown: r.Of(cause.Unknown),
-		Revoked: r.Of(cause.Revoked), Expired: r.Of(cause.Expired), OldSecret: r.Of(cause.OldSecret),
-		Address: r.Of(cause.Address), Access: r.Of(cause.Access),
-	}
+	Plan       string    `json:"plan,omitempty"`
+	Group      string    `json:"group,omitempty" doc:"Group of the key"`
+	Route      string    `json:"route,omitempty" doc:"Name of the most specific route"`
+	Method     string    `json:"method,omitempty" doc:"HTTP method; other if API Gateway does not know it"`
+	Path       string    `json:"path,omitempty" doc:"Pattern of the route, not the requested path" example:"/orders/{id}"`
+	API        string    `json:"api,omitempty"`
+	Stage      string    `json:"stage,omitempty"`
+	Network    string    `json:"network,omitempty" doc:"The /24 or /48 of the caller's address" example:"192.0.2.0/24"`
+	RetryAfter int64     `json:"retryAfter" doc:"Wait until a retry passes, in milliseconds; 0 if none ever does, and for a refusal"`
+	Requests   []string  `json:"requests,omitempty" doc:"API Gateway's ids of the first 20 calls; only with reference or request"`
 }
 
 type (
 	denialsInput struct {
-		Key     string    `query:"key" maxLength:"64" doc:"Only denials of this key or caller"`
-		Plan    string    `query:"plan" maxLength:"200"`
-		Group   string    `query:"group" maxLength:"64" doc:"Only denials of this group's keys"`
-		Rule    string    `query:"rule" maxLength:"200" doc:"Only denials of calls of this route, by its name"`
-		Limit   string    `query:"limit" maxLength:"200" doc:"The text in limit of an entry"`
-		Route   string    `query:"route" maxLength:"220" doc:"Method and path of an entry, such as GET /orders/{id}"`
-		Request string    `query:"request" maxLength:"48" doc:"Only the denials of the call with this id of API Gateway"`
-		Cause   string    `query:"cause" enum:"malformed,revoked,expired,old-secret,address,access,limit,ban,unavailable,would-block,shadow" doc:"would-block, shadow: calls that passed and that limits in shadow would have denied. Only these causes list them"`
-		From    time.Time `query:"from" doc:"Default and earliest: 24 hours ago"`
-		To      time.Time `query:"to" doc:"Default: now"`
+		Reference string    `query:"reference" maxLength:"120" doc:"Only the denial that a 429 with this reference tells of. Other parameters are ignored"`
+		Request   string    `query:"request" maxLength:"48" doc:"Only the denial of the call with this id of API Gateway, among the first 20 of its caller, limit and minute. Other parameters are ignored"`
+		Key       string    `query:"key" maxLength:"64" doc:"Only denials of this key or caller"`
+		Plan      string    `query:"plan" maxLength:"200"`
+		Group     string    `query:"group" maxLength:"64" doc:"Only denials of this group's keys"`
+		Route     string    `query:"route" maxLength:"200" doc:"Only denials of this route, by its name"`
+		Limit     string    `query:"limit" maxLength:"200" doc:"The text in limit of an entry"`
+		Method    string    `query:"method" maxLength:"20"`
+		Path      string    `query:"path" maxLength:"200" doc:"The pattern in path of an entry"`
+		Cause     string    `query:"cause" enum:"missing,malformed,unknown,revoked,expired,old-secret,address,access,limit,ban,unavailable"`
+		From      time.Time `query:"from" doc:"Default: 24 hours ago. Earliest: 50 hours ago"`
+		To        time.Time `query:"to" doc:"Default: now"`
 		rest.Paging
 	}
 	denialsOutput struct {
 		Body struct {
-			Items      []Denial `json:"items"`
-			Next       string   `json:"next,omitempty" doc:"Value of after for the next page; absent on the last page. Other pages can be short too"`
-			Refused    Refusals `json:"refused" doc:"Refused credentials in the period; with key, only those of the key"`
-			Unreadable int64    `json:"unreadable" doc:"Entries of these hours that were skipped, because they cannot be read"`
-			Unlisted   int64    `json:"unlisted" doc:"Calls in the period, of the key if given, that were counted and not logged. With a cause such as would-block: such calls"`
+			Items []Denial `json:"items"`
+			Next  string   `json:"next,omitempty" doc:"Value of after for the next page; absent on the last page. Other pages can be short too"`
 		}
 	}
 )
@@ -79,31 +61,35 @@ type (
 func (a *api) registerDenials() {
 	rest.Register(a.Group("usage"), rest.Operation{
 		Pattern: "GET /denials", ID: "list-denials", Role: auth.Viewer,
-		Summary: "List the denied calls of the last 24 hours, newest first",
+		Summary: "List the denied and refused calls of the last 50 hours, newest first",
+		Details: "An item is the calls of one caller, one limit or cause, and one minute. It tells of the " +
+			"first of them. Numbers of calls by cause are in the history of GET /overview and of a key's usage.",
 	}, a.listDenials)
 }
 
 func (a *api) listDenials(ctx context.Context, in *denialsInput) (*denialsOutput, error) {
-	now := time.Now()
-	q := denylog.Query{
-		Subject: in.Key, Plan: in.Plan, Group: in.Group, Rule: in.Rule, Limit: in.Limit,
-		Route: in.Route, Request: in.Request, From: in.From, To: in.To, After: in.After, Count: in.Count,
+	if in.Reference != "" || in.Request != "" {
+		return a.findDenial(ctx, in.Reference, in.Request)
 	}
-	q.SetCause(in.Cause)
+	now := time.Now()
+	q := records.DenialQuery{
+		Caller: in.Key, Cause: cause.Named(in.Cause), Plan: in.Plan, Group: in.Group, Route: in.Route,
+		Limit: in.Limit, Method: in.Method, Path: in.Path, From: in.From, To: in.To, After: in.After,
+		Count: in.Count,
+	}
 	if newest := now.Add(time.Minute); q.To.IsZero() || q.To.After(newest) {
 		q.To = newest
 	}
-	if oldest := now.Add(-denylog.Retention); q.From.Before(oldest) {
+	if q.From.IsZero() {
+		q.From = now.Add(-24 * time.Hour)
+	}
+	if oldest := now.Add(-records.MinutesKept); q.From.Before(oldest) {
 		q.From = oldest
 	}
 	if !q.From.Before(q.To) {
-		return nil, rest.Invalid("query.to", "must be after from, and within the last 24 hours")
+		return nil, rest.Invalid("query.to", "must be after from, and within the last 50 hours")
 	}
-	page, err := a.Usage.Denials(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	counted, err := a.Usage.Refusals(ctx, q.Subject, q.From, q.To, time.Minute)
+	page, err := a.Records.Denials(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -112,23 +98,36 @@ func (a *api) listDenials(ctx context.Context, in *denialsInput) (*denialsOutput
 	for i := range page.Denials {
 		out.Body.Items[i] = denialOf(&page.Denials[i])
 	}
-	out.Body.Unreadable = page.Unreadable
-	out.Body.Refused, out.Body.Unlisted = refusalsOf(counted), counted.Unlogged
-	if q.OnTrial {
-		out.Body.Unlisted = counted.UnloggedTrials
-	}
 	return out, nil
 }
 
-func denialOf(l *denylog.Entry) Denial {
-	d := Denial{
-		Time: l.Time, Subject: l.Subject, Plan: l.Plan, Group: l.Group, Cause: l.Cause.String(),
-		Limit: l.Limit, Rule: l.Rule, Method: l.Method, Path: l.Path, API: l.API, Stage: l.Stage,
-		RetryAfter: l.RetryAfter.Milliseconds(), Request: l.Request, Calls: l.Calls,
-		Reason: l.Reason,
+// findDenial returns the one denial that a reference or the id of a request names; an
+// empty list if it is not kept.
+func (a *api) findDenial(ctx context.Context, reference, request string) (*denialsOutput, error) {
+	found, err := app.FindDenial(ctx, a.Records, reference, request)
+	out := &denialsOutput{}
+	out.Body.Items = []Denial{}
+	switch {
+	case errors.Is(err, app.ErrReference):
+		return nil, rest.Invalid("query.reference", "is not a reference: copy it from the body of a 429")
+	case errors.Is(err, records.ErrNotKept):
+		return out, nil
+	case err != nil:
+		return nil, err
 	}
-	if l.Network.IsValid() {
-		d.Network = l.Network.String()
+	out.Body.Items = append(out.Body.Items, denialOf(&found))
+	return out, nil
+}
+
+func denialOf(d *records.Denial) Denial {
+	out := Denial{
+		Time: d.Time, Reference: d.Reference(), Key: d.Caller, Calls: d.Calls, Cause: d.Cause.String(),
+		Limit: d.Limit, Reason: d.Reason, Plan: d.Plan, Group: d.Group, Route: d.Route, Method: d.Method,
+		Path: d.Path, API: d.API, Stage: d.Stage, RetryAfter: d.RetryAfter.Milliseconds(),
+		Requests: d.Requests,
 	}
-	return d
+	if d.Network.IsValid() {
+		out.Network = d.Network.String()
+	}
+	return out
 }

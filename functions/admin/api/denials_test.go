@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -8,57 +9,52 @@ import (
 	"time"
 
 	"tidegate/internal/cause"
-	"tidegate/internal/store/keyspace"
+	"tidegate/internal/records"
 	"tidegate/internal/testing/storetest"
-	"tidegate/internal/usage"
-	"tidegate/internal/usage/denylog"
 )
 
-// The denial log has pages and filters, counts refused credentials, and shows networks
-// and no address.
+// Denials have pages and filters, and show networks and no address. A reference and the id
+// of a request find theirs, with the ids of its first requests.
 func TestDenials(t *testing.T) {
 	s := newService(t)
 	id, now := s.create("worker").ID, time.Now()
-	recorder := usage.NewRecorder(usage.Options{}, time.Now)
+	recorder := records.NewRecorder(time.Now)
+	var last records.Call
 	for i := range 3 {
-		recorder.Record(usage.Outcome{
-			Subject: id, Registered: true, Verdict: usage.Denied, Cost: 1,
-			Time: now.Add(-time.Duration(i) * time.Minute), Denial: &denylog.Denial{
-				Cause: cause.Limit, Limit: "10 per 10 min", Plan: "free", Method: "GET", Path: "/orders/{id}",
-				API: "abcdef1234", Stage: "prod", RetryAfter: 1500 * time.Millisecond, Request: "request",
-				Network: denylog.NetworkOf(netip.MustParseAddr("192.0.2.77")),
-			},
-		})
+		last = records.Call{
+			Caller: id, Registered: true, Time: now.Add(-time.Duration(i) * time.Minute),
+			Cause: cause.Limit, Limit: "10 per 10 min", Plan: "free", Method: "GET", Path: "/orders/{id}",
+			API: "abcdef1234", Stage: "prod", RetryAfter: 1500 * time.Millisecond,
+			Request: fmt.Sprint("request", i), Network: netip.MustParsePrefix("192.0.2.0/24"),
+			Routes: []string{"orders", "all"},
+		}
+		recorder.Record(last)
+		recorder.Record(last)
 	}
-	recorder.Record(usage.Outcome{Subject: id, Registered: true, Verdict: usage.ShadowDenied, Time: now,
-		Trials: []denylog.Denial{{Cause: cause.Shadow, Limit: "5 per 10 min"}}})
-	recorder.Record(usage.Outcome{Time: now, Denial: &denylog.Denial{Cause: cause.Unknown}})
+	recorder.Record(records.Call{Caller: id, Registered: true, Time: now, Shadow: "5 per 10 min"})
+	recorder.Record(records.Call{Time: now, Cause: cause.Unknown})
 	if report := recorder.Flush(t.Context(), storetest.Connect(t, s.url)); report.Err != nil {
 		t.Fatal(report.Err)
 	}
 	first := s.get("/denials?count=2&key="+id).wants(http.StatusOK, `"limit":"10 per 10 min"`,
-		`"path":"/orders/{id}"`, `"network":"192.0.2.0/24"`, `"retryAfter":1500`, `"unlisted":0`)
-	if strings.Contains(first.text, "192.0.2.77") {
-		t.Error("the response has the address")
+		`"path":"/orders/{id}"`, `"network":"192.0.2.0/24"`, `"retryAfter":1500`, `"calls":2`,
+		`"route":"orders"`, `"key":"`+id+`"`)
+	if strings.Contains(first.text, `"requests"`) || strings.Contains(first.text, "5 per 10 min") {
+		t.Errorf("got %s, want no ids of requests, and no call that passed", first.text)
 	}
 	s.get("/denials?count=2&key="+id+"&after="+first.stringAt("next")).wants(http.StatusOK, `"items":[{`)
-	s.get("/denials").wants(http.StatusOK, `"unknown":1`)
+	reference := records.ReferenceOf(&last).String()
+	for _, query := range []string{"reference=" + reference, "request=request2"} {
+		s.get("/denials?"+query).wants(http.StatusOK, `"requests":["request2","request2"]`, `"calls":2`,
+			`"reference":"`+reference+`"`)
+	}
+	s.get("/denials?request=request9").wants(http.StatusOK, `"items":[]`)
+	s.get("/denials?reference=x").wants(http.StatusUnprocessableEntity, "query.reference")
+	s.get("/overview").wants(http.StatusOK, `{"cause":"unknown","calls":1}`)
 	s.get("/denials?cause=ban").wants(http.StatusOK, `"items":[]`)
-	for by, want := range map[string]string{"would-block": "[{", "shadow": "[{"} {
-		s.get("/denials?cause="+by).wants(http.StatusOK, `"items":`+want)
-	}
-	for _, query := range []string{"", "?cause=limit"} {
-		if strings.Contains(s.get("/denials"+query).text, "5 per 10 min") {
-			t.Errorf("%q: the denials include a call that passed", query)
-		}
-	}
+	s.get("/denials?route=orders&path=/orders/{id}&method=GET").wants(http.StatusOK, `"items":[{`)
+	s.get("/denials?route=all").wants(http.StatusOK, `"items":[]`)
 	s.get("/denials?cause=anger").wants(http.StatusUnprocessableEntity, "query.cause")
 	s.get("/denials?after=x").wants(http.StatusUnprocessableEntity, "query.after")
-	bad := s.client.B().Hset().Key(denylog.Name(keyspace.BucketOf(id), now.Unix()/3600, false)).FieldValue().
-		FieldValue("junk", "junk").Build()
-	if err := s.client.Do(t.Context(), bad).Error(); err != nil {
-		t.Fatal(err)
-	}
-	s.get("/denials?key="+id).wants(http.StatusOK, `"limit":"10 per 10 min"`, `"unreadable":1`)
 	s.get("/denials?to=2020-01-01T00:00:00Z").wants(http.StatusUnprocessableEntity, "query.to")
 }

@@ -11,11 +11,10 @@ import (
 	"tidegate/internal/cause"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
+	"tidegate/internal/records"
 	"tidegate/internal/registry"
 	"tidegate/internal/route"
 	"tidegate/internal/testing/storetest"
-	"tidegate/internal/usage"
-	"tidegate/internal/usage/denylog"
 )
 
 // Keys join and leave a group, which filters lists, shows the state of its limits and is
@@ -137,11 +136,10 @@ func TestOverrideWarnings(t *testing.T) {
 // A filter of the denial log selects the keys of a group.
 func TestDenialsOfGroup(t *testing.T) {
 	s := newService(t)
-	recorder := usage.NewRecorder(usage.Options{}, time.Now)
+	recorder := records.NewRecorder(time.Now)
 	for name, group := range map[string]string{"a": "acme", "b": "", "c": "zebra"} {
-		recorder.Record(usage.Outcome{Subject: s.create(name).ID, Registered: true, Verdict: usage.Denied,
-			Time: time.Now(), Denial: &denylog.Denial{Cause: cause.Limit, Limit: "5 per 1 h", Plan: name,
-				Group: group, Method: "GET", Path: "/"}})
+		recorder.Record(records.Call{Caller: s.create(name).ID, Registered: true, Time: time.Now(),
+			Cause: cause.Limit, Limit: "5 per 1 h", Plan: name, Group: group, Method: "GET", Path: "/"})
 	}
 	if report := recorder.Flush(t.Context(), storetest.Connect(t, s.url)); report.Err != nil {
 		t.Fatal(report.Err)

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/valkey-io/valkey-go"
 
@@ -22,13 +23,13 @@ import (
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
+	"tidegate/internal/records"
 	"tidegate/internal/registry"
 	"tidegate/internal/route"
 	"tidegate/internal/store/acl"
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
-	"tidegate/internal/usage"
 )
 
 var (
@@ -96,8 +97,8 @@ func (s *service) serve(keys *registry.Store) {
 	s.crossings = crossing.NewStore(s.client, slog.New(slog.DiscardHandler))
 	checker := enforce.NewChecker(s.client, testPepper)
 	routes := Routes("", Services{
-		Keys:    app.NewRegistry(keys, usage.NewReader(s.client), checker),
-		Checker: checker, Usage: usage.NewReader(s.client),
+		Keys:    app.NewRegistry(keys, records.NewReader(s.client, time.Now), checker),
+		Checker: checker, Records: records.NewReader(s.client, time.Now),
 		Crossings: s.crossings,
 		Tokens:    s.tokens,
 		Log:       slog.New(slog.NewTextHandler(s.log, nil)),

@@ -15,7 +15,7 @@ import (
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/answer"
 	"tidegate/internal/policy"
-	"tidegate/internal/usage"
+	"tidegate/internal/records"
 )
 
 // OwnerPath is the path, below Prefix, by which owners view their key.
@@ -55,14 +55,17 @@ func (in *ownerInput) Resolve(ctx huma.Context) []error {
 type Day struct {
 	Date    string `json:"date" doc:"Day in UTC" example:"2026-11-21"`
 	Allowed int64  `json:"allowed"`
-	Denied  int64  `json:"denied"`
+	Denied  int64  `json:"denied" doc:"Calls that a limit denied"`
+	Refused int64  `json:"refused" doc:"Calls refused for any other cause"`
 	Cost    int64  `json:"cost" doc:"Total cost of the allowed calls"`
+	AtLeast bool   `json:"atLeast,omitempty" doc:"Calls may be missing"`
+	NotKept bool   `json:"notKept,omitempty" doc:"Nothing is known of the day"`
 }
 
-func daysOf(points []usage.Point) []Day {
+func daysOf(points []records.Point) []Day {
 	days := make([]Day, len(points))
 	for i, p := range points {
-		days[i] = Day{p.Start.Format(time.DateOnly), p.Allowed, p.Denied, p.Cost}
+		days[i] = Day{p.Start.Format(time.DateOnly), p.Allowed, p.Denied, p.Refused, p.Cost, p.AtLeast, p.NotKept}
 	}
 	return days
 }

@@ -13,8 +13,7 @@ import (
 	"tidegate/internal/changes"
 	"tidegate/internal/crossing"
 	"tidegate/internal/policy"
-	"tidegate/internal/usage"
-	"tidegate/internal/usage/denylog"
+	"tidegate/internal/records"
 )
 
 // problem returns the problem that answers an error. An unknown error is taken for one of
@@ -43,9 +42,9 @@ func (a *api) problem(operation string, err error) error {
 			"The file has more fields or values than any policy can have: see errors.", fileDetails(file)...)
 	case errors.As(err, &file):
 		return rest.Unprocessable(fileDetails(file)...)
-	case errors.Is(err, crossing.ErrCursor), errors.Is(err, denylog.ErrCursor):
+	case errors.Is(err, crossing.ErrCursor):
 		return rest.Invalid("query.after", "must be the value of next from the previous page")
-	case errors.Is(err, usage.ErrCursor):
+	case errors.Is(err, records.ErrCursor):
 		return rest.Invalid("query.after", "is not a position in this list; start from the first page")
 	case errors.As(err, &wrongToken):
 		return rest.Invalid("body."+wrongToken.Field, wrongToken.Message)
@@ -84,9 +83,12 @@ var knownErrors = []struct {
 			"request again."},
 	{changes.ErrLate, http.StatusServiceUnavailable,
 		"The request took too long. Nothing was changed. Send the request again."},
-	{usage.ErrSpan, http.StatusUnprocessableEntity,
-		"Usage is kept by the minute for 24 hours and by the hour for 30 days, and a response has at " +
-			"most 1,500 steps. Choose another from, to or step."},
+	{records.ErrRange, http.StatusUnprocessableEntity,
+		"Steps shorter than an hour are for at most 26 hours, and a response has at most 1,500 steps. " +
+			"Choose another from, to or step."},
+	{records.ErrNotKept, http.StatusUnprocessableEntity,
+		"Not kept: calls are kept by the minute for 50 hours and by the hour for 30 days. Choose another " +
+			"from, to or step."},
 	{token.ErrNotFound, http.StatusNotFound, "No such token. It may have been revoked already."},
 	{token.ErrByToken, http.StatusForbidden,
 		"A token cannot create a token. Log in to the dashboard and create it on the settings page."},

@@ -199,7 +199,7 @@ func TestProblems(t *testing.T) {
 			[]string{"query.address"}},
 		"explain a path": {"GET", "/explain?key=" + k.ID + "&path=orders", "", nil, 422,
 			[]string{"query.path"}},
-		"short step":   {"GET", keyPath + "/usage?step=7s", "", nil, 422, []string{"by the minute"}},
+		"short step":   {"GET", keyPath + "/usage?step=7s", "", nil, 422, []string{"at most 1,500 steps"}},
 		"invalid step": {"GET", keyPath + "/usage?step=often", "", nil, 422, []string{"query.step"}},
 		"from after to": {"GET", "/overview?from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z", "",
 			nil, 422, nil},

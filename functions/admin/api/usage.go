@@ -14,22 +14,28 @@ import (
 	"tidegate/internal/crossing"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
-	"tidegate/internal/usage"
+	"tidegate/internal/records"
 )
 
 // Point is the calls from Start until the next point.
 type Point struct {
 	Start time.Time `json:"start"`
 	schema.Counts
+	AtLeast bool `json:"atLeast,omitempty" doc:"Calls may be missing"`
+	NotKept bool `json:"notKept,omitempty" doc:"Nothing is known of the point: the zeros are no counts"`
 }
 
 // Series is calls over time.
 type Series struct {
-	From   time.Time     `json:"from"`
-	To     time.Time     `json:"to"`
-	Step   string        `json:"step" example:"1m"`
-	Total  schema.Counts `json:"total"`
-	Points []Point       `json:"points"`
+	From    time.Time          `json:"from" doc:"Start of the first minute or hour that is counted"`
+	To      time.Time          `json:"to" doc:"End of the last minute or hour that is counted"`
+	Counted time.Time          `json:"counted" doc:"Until when calls are counted"`
+	Since   *time.Time         `json:"since,omitempty" doc:"When the records begin"`
+	Step    string             `json:"step" example:"1m"`
+	Total   schema.Counts      `json:"total"`
+	AtLeast bool               `json:"atLeast,omitempty" doc:"Calls may be missing"`
+	Points  []Point            `json:"points"`
+	Kinds   []schema.KindCount `json:"kinds" doc:"What denied and refused calls, most calls first"`
 }
 
 // Talker is a caller and its calls.
@@ -45,7 +51,7 @@ type (
 	Span struct {
 		From time.Time `query:"from" doc:"Default: one hour before to"`
 		To   time.Time `query:"to" doc:"Default: now"`
-		Step string    `query:"step" default:"1m" maxLength:"10" doc:"Length of a step: whole minutes within the last 24 hours, whole hours within the last 30 days"`
+		Step string    `query:"step" default:"1m" maxLength:"10" doc:"Length of a step: whole minutes for at most 26 of the last 50 hours, whole hours within the last 30 days"`
 	}
 	usageInput struct {
 		keys.Path
@@ -63,12 +69,13 @@ type (
 	}
 	overviewOutput struct {
 		Body struct {
-			Keys          int64    `json:"keys" doc:"Number of keys"`
-			ActiveCallers int64    `json:"activeCallers" doc:"Callers seen since from, within the last 24 hours"`
-			PolicyVersion int64    `json:"policyVersion"`
-			History       Series   `json:"history"`
-			Busiest       []Talker `json:"busiest" doc:"Callers with the most calls, counted by whole steps"`
-			MostDenied    []Talker `json:"mostDenied" doc:"Callers with the most denied calls, counted by whole steps"`
+			Keys          int64     `json:"keys" doc:"Number of keys"`
+			ActiveCallers int64     `json:"activeCallers" doc:"Callers seen since activeSince"`
+			ActiveSince   time.Time `json:"activeSince" doc:"The beginning of the hour, or of the day if the period is longer than an hour, in UTC"`
+			PolicyVersion int64     `json:"policyVersion"`
+			History       Series    `json:"history"`
+			Busiest       []Talker  `json:"busiest" doc:"Callers with the most calls"`
+			MostDenied    []Talker  `json:"mostDenied" doc:"Callers with the most calls that were denied, refused, or would be denied in shadow"`
 		}
 	}
 )
@@ -98,7 +105,7 @@ func (in Span) span(now time.Time) (span, error) {
 		return s, rest.Invalid("query.step", "must be a duration such as 1m, 15m or 1h")
 	}
 	if s.to.IsZero() {
-		s.to = now
+		s.to = records.Last(time.Hour, 0, now).To
 	}
 	if s.from.IsZero() {
 		s.from = s.to.Add(-time.Hour)
@@ -106,11 +113,14 @@ func (in Span) span(now time.Time) (span, error) {
 	return s, nil
 }
 
-func (s span) series(points []usage.Point) Series {
-	out := Series{s.from.UTC(), s.to.UTC(), limits.ShortWindow(s.step), schema.CountsOf(usage.Sum(points)),
-		make([]Point, len(points))}
-	for i, p := range points {
-		out.Points[i] = Point{p.Start.UTC(), schema.CountsOf(p.Counts)}
+func (s span) in() records.Range { return records.Range{From: s.from, To: s.to, Step: s.step} }
+
+func seriesOf(r records.Series) Series {
+	out := Series{From: r.From.UTC(), To: r.To.UTC(), Counted: r.Counted.UTC(), Since: schema.Given(r.Began),
+		Step: limits.ShortWindow(r.Step), Total: schema.CountsOf(r.Sum()), AtLeast: r.AtLeast(),
+		Points: make([]Point, len(r.Points)), Kinds: schema.KindsOf(r.ByKind())}
+	for i, p := range r.Points {
+		out.Points[i] = Point{p.Start.UTC(), schema.CountsOf(p.Counts), p.AtLeast, p.NotKept}
 	}
 	return out
 }
@@ -132,13 +142,13 @@ func (a *api) keyUsage(ctx context.Context, in *usageInput) (*usageOutput, error
 	if err != nil {
 		return nil, err
 	}
-	points, err := a.Usage.Series(ctx, k.ID, s.from, s.to, s.step)
+	history, err := a.Records.Caller(ctx, k.ID, s.in())
 	if err != nil {
 		return nil, err
 	}
 	out := &usageOutput{}
 	out.Body.Limits = schema.StatesOf(set, states[0])
-	out.Body.History = s.series(points)
+	out.Body.History = seriesOf(history)
 	return out, nil
 }
 
@@ -148,14 +158,14 @@ func (a *api) overview(ctx context.Context, in *overviewInput) (*overviewOutput,
 	if err != nil {
 		return nil, err
 	}
-	points, err := a.Usage.Overview(ctx, s.from, s.to, s.step)
+	history, err := a.Records.Total(ctx, s.in())
 	if err != nil {
 		return nil, err
 	}
 	out := &overviewOutput{}
 	b := &out.Body
-	b.History = s.series(points)
-	if b.ActiveCallers, err = a.Usage.ActiveCount(ctx, s.from, now); err != nil {
+	b.History = seriesOf(history)
+	if b.ActiveCallers, b.ActiveSince, err = a.Records.ActiveCount(ctx, now.Sub(s.from) > time.Hour); err != nil {
 		return nil, err
 	}
 	if b.Keys, err = a.Keys.Count(ctx, app.KeyFilter{}); err != nil {
@@ -166,26 +176,29 @@ func (a *api) overview(ctx context.Context, in *overviewInput) (*overviewOutput,
 		return nil, err
 	}
 	b.PolicyVersion = set.Version
-	ranked, err := a.Usage.Rank(ctx, s.from, s.to, s.step, in.Top, usage.Busiest, usage.MostDenied)
-	if err != nil {
-		return nil, err
+	for order, to := range map[records.Order]*[]Talker{
+		records.Busiest: &b.Busiest, records.MostDenied: &b.MostDenied,
+	} {
+		ranked, err := a.Records.Rank(ctx, s.in(), order, in.Top)
+		if err != nil {
+			return nil, err
+		}
+		if *to, err = a.named(ctx, set, ranked); err != nil {
+			return nil, err
+		}
 	}
-	if b.Busiest, err = a.named(ctx, set, ranked[usage.Busiest]); err != nil {
-		return nil, err
-	}
-	b.MostDenied, err = a.named(ctx, set, ranked[usage.MostDenied])
-	return out, err
+	return out, nil
 }
 
 // named returns callers with their names and plans. Callers without a record have none.
-func (a *api) named(ctx context.Context, set *policy.Set, talkers []usage.Talker) ([]Talker, error) {
-	records, err := app.Records(ctx, a.Keys, set, talkers, func(t usage.Talker) string { return t.ID })
+func (a *api) named(ctx context.Context, set *policy.Set, talkers []records.Ranked) ([]Talker, error) {
+	known, err := app.Records(ctx, a.Keys, set, talkers, func(t records.Ranked) string { return t.ID })
 	if err != nil {
 		return nil, err
 	}
 	out := make([]Talker, len(talkers))
 	for i, t := range talkers {
-		out[i] = Talker{t.ID, records[t.ID].Name, records[t.ID].Plan, schema.CountsOf(t.Counts)}
+		out[i] = Talker{t.ID, known[t.ID].Name, known[t.ID].Plan, schema.CountsOf(t.Counts)}
 	}
 	return out, nil
 }

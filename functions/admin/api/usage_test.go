@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"tidegate/internal/answer"
+	"tidegate/internal/cause"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
+	"tidegate/internal/records"
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/storetest"
-	"tidegate/internal/usage"
 )
 
 // The counts of limits and the recorded calls are listed for one key and for all callers.
@@ -19,21 +20,27 @@ func TestUsage(t *testing.T) {
 	busy, quiet := s.create("busy"), s.create("quiet")
 	s.calls(busy.ID, 10)
 	now := time.Now()
-	recorder := usage.NewRecorder(usage.Options{}, func() time.Time { return now })
-	for i := range 7 {
-		o := usage.Outcome{Subject: busy.ID, Registered: true, Cost: 1, Time: now}
-		if i > 4 {
-			o.Verdict, o.DeniedUntil = usage.Denied, now.Add(10*time.Minute)
+	recorder := records.NewRecorder(func() time.Time { return now })
+	for i := range 8 {
+		c := records.Call{Caller: busy.ID, Registered: true, Cost: 1, Time: now}
+		switch {
+		case i == 7:
+			c.Cause = cause.Address
+		case i > 4:
+			c.Cause, c.Limit, c.RetryAfter = cause.Limit, "10 per 10 minutes", 10*time.Minute
 		}
-		recorder.Record(o)
+		recorder.Record(c)
 	}
 	if report := recorder.Flush(t.Context(), storetest.Connect(t, s.url)); report.Err != nil {
 		t.Fatal(report.Err)
 	}
 	s.get("/keys/"+busy.ID+"/usage").wants(http.StatusOK, `"used":10`, `"remaining":0`, `"retryAfter":`,
-		`"total":{"allowed":5,"denied":2,`, `"step":"1m"`)
+		`"total":{"allowed":5,"denied":2,"refused":1,`, `"step":"1m"`,
+		`{"cause":"limit","limit":"10 per 10 minutes","calls":2}`, `{"cause":"address","calls":1}`)
+	s.get("/keys/"+busy.ID).wants(http.StatusOK, `"states":["blocked"]`,
+		`"deniedBy":[{"limit":"10 per 10 minutes","until":"`)
 	s.get("/keys/"+quiet.ID+"/usage?step=1h").wants(http.StatusOK, `"used":0`,
-		`"total":{"allowed":0,"denied":0,`, `"step":"1h"`)
+		`"total":{"allowed":0,"denied":0,"refused":0,`, `"step":"1h"`)
 	s.get("/keys?state=blocked").wants(http.StatusOK, busy.ID)
 	s.get("/callers").wants(http.StatusOK, `"id":"`+busy.ID+`"`, `"name":"busy"`)
 	s.get("/callers?after=!").wants(http.StatusUnprocessableEntity, "query.after")

@@ -8,9 +8,9 @@ import (
 	"tidegate/functions/admin/app"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
+	"tidegate/internal/records"
 	"tidegate/internal/registry"
 	"tidegate/internal/testing/sitetest"
-	"tidegate/internal/usage"
 )
 
 // fixture is a registry with keys of the plan free, and a plan pro.
@@ -25,7 +25,7 @@ func newFixture(t *testing.T, count int) fixture {
 	keys := sitetest.NewRegistry(t)
 	keys.Plan("pro", sitetest.Per(100, time.Minute))
 	keys.CreateKeys(count, "free")
-	return fixture{app.NewRegistry(keys.Store, usage.NewReader(keys.Client),
+	return fixture{app.NewRegistry(keys.Store, records.NewReader(keys.Client, time.Now),
 		enforce.NewChecker(keys.Client, sitetest.Pepper)), keys, t}
 }
 

@@ -3,9 +3,10 @@ package app
 import (
 	"context"
 	"slices"
+	"time"
 
+	"tidegate/internal/cause"
 	"tidegate/internal/policy"
-	"tidegate/internal/usage"
 )
 
 // Callers without a record hold a token or are known by their address. They have an id,
@@ -21,25 +22,25 @@ const (
 
 // FoundCallers is a page of callers without a record.
 type FoundCallers struct {
-	Seen []usage.Seen
+	IDs  []string
 	Next string // position of the next page; empty on the last
 }
 
-// FindCallers returns callers without a record that called in the last 24 hours: the most
-// recently seen first, or those of Busiest or MostBlocked, which have one page. It returns
-// usage.ErrCursor for a position that is none.
+// FindCallers returns callers without a record: those that called today in UTC, about the
+// busiest first, or those of Busiest or MostDenied, which have one page. It returns
+// records.ErrCursor for a position that is none.
 func FindCallers(ctx context.Context, keys *Registry, o Order, after string) (FoundCallers, error) {
 	set, err := keys.Set(ctx)
 	if err != nil {
 		return FoundCallers{}, err
 	}
-	if o == Busiest || o == MostBlocked {
-		seen, err := keys.rankedCallers(ctx, o)
+	if IsRanking(o) {
+		ids, err := ranked(ctx, keys.calls, o)
 		if err != nil {
 			return FoundCallers{}, err
 		}
-		seen, err = keys.withoutRecord(ctx, set, seen)
-		return FoundCallers{Seen: seen}, err
+		ids, err = keys.withoutRecord(ctx, set, ids)
+		return FoundCallers{IDs: ids}, err
 	}
 	found := FoundCallers{Next: after}
 	for range callerScans {
@@ -47,45 +48,44 @@ func FindCallers(ctx context.Context, keys *Registry, o Order, after string) (Fo
 		if err != nil {
 			return FoundCallers{}, err
 		}
-		seen, err := keys.withoutRecord(ctx, set, active.Subjects)
+		ids, err := keys.withoutRecord(ctx, set, active.IDs)
 		if err != nil {
 			return FoundCallers{}, err
 		}
-		found.Seen = append(found.Seen, seen...)
+		found.IDs = append(found.IDs, ids...)
 		found.Next = active.Next
-		if found.Next == "" || len(found.Seen) >= callersPerPage {
+		if found.Next == "" || len(found.IDs) >= callersPerPage {
 			break
 		}
 	}
 	return found, nil
 }
 
-// rankedCallers returns the keys and callers of a ranking and when they were last seen.
-func (r *Registry) rankedCallers(ctx context.Context, o Order) ([]usage.Seen, error) {
-	ids, err := ranked(ctx, r.calls, o)
+// withoutRecord returns the ids of callers that have no record, in the same order.
+func (r *Registry) withoutRecord(ctx context.Context, set *policy.Set, ids []string) ([]string, error) {
+	// Ids that IsCaller rejects belong to API keys.
+	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !IsCaller(id) })
+	known, err := Records(ctx, r, set, ids, func(id string) string { return id })
 	if err != nil {
 		return nil, err
 	}
-	last, err := r.calls.LastSeen(ctx, ids)
-	if err != nil {
-		return nil, err
-	}
-	seen := make([]usage.Seen, len(ids))
-	for i, id := range ids {
-		seen[i] = usage.Seen{ID: id, Last: last[i]}
-	}
-	return seen, nil
+	return slices.DeleteFunc(ids, func(id string) bool { return known[id].ID != "" }), nil
 }
 
-// withoutRecord returns the callers in seen that have no record, in the same order.
-func (r *Registry) withoutRecord(ctx context.Context, set *policy.Set, seen []usage.Seen) (
-	[]usage.Seen, error,
-) {
-	// Ids that IsCaller rejects belong to API keys.
-	seen = slices.DeleteFunc(slices.Clone(seen), func(s usage.Seen) bool { return !IsCaller(s.ID) })
-	records, err := Records(ctx, r, set, seen, func(s usage.Seen) string { return s.ID })
+// CallerDeniers returns the limits that deny calls of each caller without a record now, as
+// far as its last denials tell.
+func (r *Registry) CallerDeniers(ctx context.Context, ids []string) ([][]Denier, error) {
+	recorded, err := r.calls.States(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(seen, func(s usage.Seen) bool { return records[s.ID].ID != "" }), nil
+	all := make([][]Denier, len(ids))
+	for i := range ids {
+		for _, d := range recorded[i].Deniers {
+			if d.Cause == cause.Limit && d.Until.After(time.Now()) {
+				all[i] = append(all[i], Denier{Limit: d.Limit, Until: d.Until})
+			}
+		}
+	}
+	return all, nil
 }

@@ -9,8 +9,7 @@ import (
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
-	"tidegate/internal/usage"
-	"tidegate/internal/usage/statelist"
+	"tidegate/internal/records"
 )
 
 // Bounds of a search for the keys that are closest to a limit. Tests change maxRead.
@@ -103,7 +102,7 @@ func fullest(s Subject) Fullest {
 
 // reach returns the keys that match a filter and may be closest to a limit, up to maxRead.
 // If no more match, these are all of them. Otherwise they come from the lists of denied
-// keys and of keys near a limit, and then from the busiest callers of the last hour.
+// keys and of keys near a limit, and then from the busiest callers of today in UTC.
 func (r *Registry) reach(ctx context.Context, set *policy.Set, f KeyFilter) ([]policy.Key, Reach, error) {
 	most := max(1, min(maxRead, maxLook/max(1, limitsOfKeys(set))))
 	matches := func(k policy.Key) bool { return f.matchesRecord(set, k) }
@@ -113,23 +112,23 @@ func (r *Registry) reach(ctx context.Context, set *policy.Set, f KeyFilter) ([]p
 			return slices.DeleteFunc(page.Keys, func(k policy.Key) bool { return !matches(k) }), ReadAll, err
 		}
 	}
-	now, reach := time.Now(), ReadNear
+	reach := ReadNear
 	var ids []string
-	for _, list := range []statelist.List{statelist.OverLimit, statelist.NearLimit} {
-		listed, more, err := r.calls.InState(ctx, list, "", now, maxListed)
+	for _, list := range []records.List{records.DeniedNow, records.Near} {
+		listed, err := r.calls.InState(ctx, list, true, "", maxListed)
 		if err != nil {
 			return nil, "", err
 		}
-		if ids = append(ids, listed...); more {
+		if ids = append(ids, listed.IDs...); listed.Next != "" {
 			reach = ReadSome
 		}
 	}
 	near := len(ids)
-	busiest, err := r.calls.Leading(ctx, now.Add(-activitySpan), now, maxListed)
+	busiest, err := r.calls.Active(ctx, "", maxListed)
 	if err != nil {
 		return nil, "", err
 	}
-	ids = unique(append(ids, busiest...))
+	ids = unique(append(ids, busiest.IDs...))
 	found, err := r.Many(ctx, set, ids)
 	if err != nil {
 		return nil, "", err
@@ -170,18 +169,20 @@ func unique(ids []string) []string {
 type PlanUse struct {
 	Keys  []PlanKey // those closest to a limit first
 	Reach Reach
+	// Shadow is what limits of each plan would have denied since the beginning of a trial.
+	Shadow records.Series
 }
 
 // PlanKey is a key of a plan, and its calls.
 type PlanKey struct {
 	Subject
-	Calls usage.Counts // of the last hour
-	Trial usage.Counts // since the beginning of a trial, if there is one
+	Calls records.Counts // of the last hour
+	Trial records.Series // since the beginning of a trial, if there is one
 }
 
 // PlanUse returns the keys of a plan that are closest to a limit, or all if there are few,
 // with their calls of the last hour and, unless it is zero, since a time within
-// usage.MinutesKept.
+// records.MinutesKept.
 func (r *Registry) PlanUse(
 	ctx context.Context, set *policy.Set, number int, since time.Time,
 ) (PlanUse, error) {
@@ -194,19 +195,27 @@ func (r *Registry) PlanUse(
 		return PlanUse{}, err
 	}
 	ids, now := IDsOf(all, func(s Subject) string { return s.ID }), time.Now()
-	hour, err := r.calls.Totals(ctx, ids, now.Add(-activitySpan), now, time.Minute)
+	hour, err := r.calls.Callers(ctx, ids, records.Last(activitySpan, 0, now))
 	if err != nil {
 		return PlanUse{}, err
 	}
-	trial := make([]usage.Counts, len(all))
-	if !since.IsZero() {
-		if trial, err = r.calls.Totals(ctx, ids, since, now, time.Minute); err != nil {
-			return PlanUse{}, err
-		}
-	}
 	use := PlanUse{Keys: make([]PlanKey, len(all)), Reach: reach}
 	for i, s := range all {
-		use.Keys[i] = PlanKey{s, hour[i], trial[i]}
+		use.Keys[i] = PlanKey{Subject: s, Calls: hour[i].Sum()}
+	}
+	if since.IsZero() || !since.Before(now) {
+		return use, nil
+	}
+	g := records.Range{From: since, To: now}
+	trial, err := r.calls.Callers(ctx, ids, g)
+	if err != nil {
+		return PlanUse{}, err
+	}
+	if use.Shadow, err = r.calls.Limits(ctx, g); err != nil {
+		return PlanUse{}, err
+	}
+	for i := range trial {
+		use.Keys[i].Trial = trial[i]
 	}
 	return use, nil
 }

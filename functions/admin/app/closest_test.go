@@ -11,9 +11,9 @@ import (
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
+	"tidegate/internal/records"
 	routing "tidegate/internal/route"
 	"tidegate/internal/testing/sitetest"
-	"tidegate/internal/usage"
 )
 
 // crowd makes 60 keys of two plans, of which some have an override, a group or calls on a
@@ -28,7 +28,7 @@ func crowd(t *testing.T) (j fixture, shares map[string]float64) {
 		set.Routes = []limits.Route{{Name: "orders", Match: []routing.Pattern{{Path: "/orders"}}}}
 	})
 	checker := enforce.NewChecker(j.keys.Client, sitetest.Pepper)
-	recorder := usage.NewRecorder(usage.Options{}, time.Now)
+	recorder := records.NewRecorder(time.Now)
 	for i := range 60 {
 		name := fmt.Sprintf("k%04d", i)
 		j.keys.UpdateKey(name, func(k *policy.Key) {
@@ -51,13 +51,13 @@ func crowd(t *testing.T) (j fixture, shares map[string]float64) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			o := usage.Outcome{Subject: call.Subject, Registered: true, Time: time.Now()}
+			c := records.Call{Caller: call.Subject, Registered: true, Cost: 1, Time: time.Now()}
 			for _, l := range checked.Limits {
 				if !l.Unread && l.NearlyUsedUp() {
-					o.NearUntil = o.Time.Add(l.Span())
+					c.NearFor = l.Span()
 				}
 			}
-			recorder.Record(o)
+			recorder.Record(c)
 		}
 	}
 	recorder.Flush(t.Context(), j.keys.Client)
@@ -67,7 +67,7 @@ func crowd(t *testing.T) (j fixture, shares map[string]float64) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, survey, err := app.SurveyKey(t.Context(), checker, j.set(), k)
+		_, survey, err := j.Survey(t.Context(), j.set(), k)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,7 +1,7 @@
 package app
 
 import (
-	"cmp"
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -10,145 +10,81 @@ import (
 	"tidegate/internal/cause"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
-	"tidegate/internal/usage/denylog"
+	"tidegate/internal/records"
 )
 
-// Diagnosis says what blocked a caller's calls lately, and until when.
+// Diagnosis says what denied or refused a caller's calls lately, and until when.
 type Diagnosis struct {
-	// Calls is the number of calls of the latest run of denials, in which no two are more
-	// than runGap apart. It is 0 if no denial of the last 24 hours is logged.
-	Calls       int64
-	Since, Last time.Time // of the run
-	By          []Blocker // what blocked them, most calls first
-	Earlier     int64     // denied calls of the last 24 hours before the run
-	// Unlogged is the number of denied calls of the last 24 hours that the log omits, and
-	// Unreadable that of entries that cannot be read. If any, the other figures are least
-	// values.
-	Unlogged, Unreadable int64
-	Refused              string        // why every call is refused now; empty if it is not
-	Blocked              time.Duration // how long a call is denied from now on; 0 if it passes
-	// Part names the calls that are denied, such as "from that address", if others pass.
-	Part string
-	// Full is the limit that blocks every call now, in words; empty for none.
-	Full string
+	Calls       int64     // of the latest run of denied and refused calls; 0 without one in 24 hours
+	Since, Last time.Time // of the run: its first minute and its last, or hours if it is long ago
+	By          []Blocker // what denied or refused them, most calls first
+	Earlier     int64     // denied and refused calls of the last 24 hours before the run
+	AtLeast     bool      // calls of the last 24 hours may be missing
+	Refused     string    // why every call is refused now; empty if it is not
+	Banned      time.Duration
+	Denier      Denier // what denies calls now, and longest; zero if nothing does
+	At          time.Time
 }
 
-// Blocker is what blocked calls.
+// Blocker is what denied or refused calls.
 type Blocker struct {
-	Cause  cause.Cause
-	Limit  string // as clients know it; empty for another cause than a limit
-	Plan   string
+	records.KindCount
+
 	Source string // in words: where the limit stands; empty for another cause
-	Calls  int64
 }
 
-// runGap is the longest time without a denial within a run.
-const runGap = time.Hour
+const (
+	diagnosed = 24 * time.Hour
+	recently  = 3 * time.Hour // whose runs are known to the minute
+)
 
-// Diagnose returns the diagnosis of a key, from its denials of the last 24 hours, newest
-// first, and the state of its limits. Refused credentials are not denials.
-func Diagnose(log denylog.Page, unlogged int64, s enforce.Survey) Diagnosis {
-	d := Diagnosis{Unlogged: unlogged, Unreadable: log.Unreadable, Refused: s.Refused}
-	blockers := map[Blocker]int64{}
-	for _, l := range log.Denials {
-		switch {
-		case l.Cause.Refuses():
-			continue
-		case d.Calls > 0 && (d.Earlier > 0 || d.Since.Sub(l.Time) > runGap):
-			d.Earlier += l.Calls
-			continue
-		case d.Calls == 0:
-			d.Last = l.Time
-		}
-		d.Calls, d.Since = d.Calls+l.Calls, l.Time
-		blockers[Blocker{Cause: l.Cause, Limit: l.Limit, Plan: l.Plan}] += l.Calls
+// Diagnose returns the diagnosis of a key.
+func Diagnose(ctx context.Context, calls *records.Reader, s Subject, v enforce.Survey) (Diagnosis, error) {
+	d := Diagnosis{Refused: v.Refused, At: s.At, Banned: max(0, v.Result.BannedUntil.Sub(v.Result.Now))}
+	if len(s.Deniers) > 0 {
+		d.Denier = s.Deniers[0]
 	}
-	for b, calls := range blockers {
-		b.Calls, b.Source = calls, b.source(s)
-		d.By = append(d.By, b)
+	run, err := calls.Caller(ctx, s.ID, records.Last(recently, time.Minute, s.At))
+	if err != nil {
+		return d, err
 	}
-	slices.SortFunc(d.By, func(a, b Blocker) int {
-		return cmp.Or(cmp.Compare(b.Calls, a.Calls), cmp.Compare(a.Limit, b.Limit),
-			cmp.Compare(a.Plan, b.Plan), cmp.Compare(a.Cause, b.Cause))
-	})
-	return d.blockedFor(log, s)
-}
-
-// blockedFor returns the diagnosis with how long calls are denied: by a ban or limits on
-// every call, by the limit that denied last, or, where only the log knows the state, for as
-// long as the last denial said.
-func (d Diagnosis) blockedFor(log denylog.Page, s enforce.Survey) Diagnosis {
-	if d.Refused != "" {
-		return d
+	end := s.At.UTC().Truncate(time.Hour).Add(time.Hour)
+	day, err := calls.Caller(ctx, s.ID, records.Range{From: end.Add(-diagnosed), To: end, Step: time.Hour})
+	if err != nil {
+		return d, err
 	}
-	d.Blocked = max(0, s.Result.BannedUntil.Sub(s.Result.Now))
-	banned := d.Blocked > 0
-	for _, l := range s.Result.Limits {
-		ofEvery := l.On == "" && (l.Who.OfCaller() || l.Who == limits.EachGroup)
-		if ofEvery && !l.Unread && l.Denies() && l.RetryAfter > d.Blocked {
-			if d.Blocked = l.RetryAfter; !banned {
-				d.Full = l.Rate()
-			}
+	sum := day.Sum()
+	if run.Episode().Calls == 0 {
+		run = day
+	}
+	e := run.Episode()
+	d.Calls, d.Since, d.Last = e.Calls, e.Since, e.Last
+	d.Earlier = max(0, sum.Denied+sum.Refused-e.Calls)
+	d.AtLeast = slices.ContainsFunc(day.Points, func(p records.Point) bool { return p.AtLeast })
+	if e.Calls == 0 {
+		return d, nil
+	}
+	for _, k := range run.Between(e.Since, e.Last) {
+		if k.Cause != cause.Shadow {
+			d.By = append(d.By, Blocker{k, source(k.Kind, v)})
 		}
 	}
-	last, found := LastDenial(log)
-	if d.Blocked > 0 || !found || last.Limit == "" {
-		return d
-	}
-	for _, l := range s.Result.Limits {
-		switch {
-		case !Denied(last, l) || l.CountsOnly:
-		case l.Unread:
-			d.Blocked, d.Part = StillDenied(last, s), partOf(l)
-		case l.Denies():
-			d.Blocked, d.Part = l.RetryAfter, partOf(l)
-		}
-	}
-	return d
+	return d, nil
 }
 
-// partOf names the calls that a limit counts, if others pass it.
-func partOf(l enforce.LimitState) string {
-	switch {
-	case l.Who == limits.EachAddress:
-		return "from that address"
-	case l.Param != "":
-		return "with that {" + l.Param + "}"
-	case l.On != "":
-		return "of " + l.On
-	}
-	return ""
-}
-
-// StillDenied returns how long the caller that got a denial is denied from now on, by what
-// the denial said; 0 if it passes.
-func StillDenied(l denylog.Entry, s enforce.Survey) time.Duration {
-	return max(0, l.Time.Add(l.RetryAfter).Sub(s.Result.Now))
-}
-
-// LastDenial returns the newest denial of a log that is no refused credential.
-func LastDenial(log denylog.Page) (denylog.Entry, bool) {
-	i := slices.IndexFunc(log.Denials, func(l denylog.Entry) bool { return !l.Cause.Refuses() })
-	if i < 0 {
-		return denylog.Entry{}, false
-	}
-	return log.Denials[i], true
-}
-
-// Denied reports whether a limit caused a denial.
-func Denied(d denylog.Entry, l enforce.LimitState) bool {
-	return d.Cause == cause.Limit && d.Limit == answer.NameOf(l.Limit)
+// Named reports whether clients know a limit by the name that a denial has.
+func Named(name string, l enforce.LimitState) bool {
+	return name != "" && !l.CountsOnly && name == answer.NameOf(l.Limit)
 }
 
 // source says where the limit of a blocker stands.
-func (b Blocker) source(s enforce.Survey) string {
-	if b.Cause != cause.Limit {
+func source(k records.Kind, v enforce.Survey) string {
+	if k.Cause != cause.Limit {
 		return ""
 	}
-	entry := denylog.Entry{Denial: denylog.Denial{Cause: b.Cause, Limit: b.Limit}}
-	for _, l := range s.Result.Limits {
-		if Denied(entry, l) && !l.CountsOnly {
-			return SourceWords(l.Applied, b.Plan)
+	for _, l := range v.Result.Limits {
+		if Named(k.Limit, l) {
+			return SourceWords(l.Applied, v.Effective.Plan.Name)
 		}
 	}
 	return "no longer in force"
@@ -168,25 +104,34 @@ func SourceWords(l limits.Applied, plan string) string {
 	return "policy"
 }
 
-// DenierWords says what denied a call: "500 per hour", "a ban".
-func DenierWords(l denylog.Entry) string { return blockerWords(l.Cause, l.Limit) }
-
-func blockerWords(by cause.Cause, limit string) string {
-	switch by {
-	case cause.Limit:
-		return limit
+// KindWords says what denied or refused a call: "500 per hour", "a ban", "revoked key".
+func KindWords(k records.Kind) string {
+	switch k.Cause {
+	case cause.Limit, cause.Shadow:
+		return k.Limit
 	case cause.Ban:
 		return "a ban"
-	default:
+	case cause.Unavailable:
 		return "an outage of Valkey"
+	case cause.Missing, cause.Malformed, cause.Unknown, cause.Revoked, cause.Expired, cause.OldSecret,
+		cause.Address, cause.Access:
 	}
+	return strings.ToLower(CauseWords[k.Cause])
 }
 
-// Words describes what blocked the calls: "all by 500 per hour (plan partner)".
+// CauseWords name the causes in lists.
+var CauseWords = map[cause.Cause]string{
+	cause.Missing: "No credential", cause.Malformed: "Malformed credential", cause.Unknown: "Unknown key",
+	cause.Revoked: "Revoked key", cause.Expired: "Expired key", cause.OldSecret: "Previous secret",
+	cause.Address: "Refused address", cause.Access: "No access",
+	cause.Limit: "Over limit", cause.Ban: "Banned", cause.Unavailable: "Unavailable",
+}
+
+// Words describes what denied the calls: "all by 500 per hour (plan partner)".
 func (d Diagnosis) Words() string {
 	parts := make([]string, len(d.By))
 	for i, b := range d.By {
-		parts[i] = "by " + blockerWords(b.Cause, b.Limit)
+		parts[i] = "by " + KindWords(b.Kind)
 		if b.Source != "" {
 			parts[i] += " (" + b.Source + ")"
 		}

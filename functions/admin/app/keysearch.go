@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"tidegate/internal/policy"
+	"tidegate/internal/records"
 	"tidegate/internal/registry"
-	"tidegate/internal/usage"
-	"tidegate/internal/usage/statelist"
 )
 
 // KeyFilter selects keys. Its zero value selects all. Jobs store it as JSON.
@@ -40,9 +40,10 @@ var stateLists = map[State]registry.List{
 	Shadow: registry.Shadowed,
 }
 
-// countedLists has the list with the keys in a state that their counts or bans decide.
-var countedLists = map[State]statelist.List{
-	Blocked: statelist.OverLimit, Banned: statelist.Banned, Near: statelist.NearLimit,
+// countedLists has the lists with the keys in a state that their counts or bans decide. A
+// key that used up a limit, and was not denied yet, is listed as near a limit.
+var countedLists = map[State][]records.List{
+	Blocked: {records.DeniedNow, records.Near}, Banned: {records.BannedNow}, Near: {records.Near},
 }
 
 // counted reports whether a key's counts or bans decide if it is in the filter's state.
@@ -70,7 +71,7 @@ func (f KeyFilter) matchesRecord(set *policy.Set, k policy.Key) bool {
 		return false
 	}
 	if f.State != "" && !f.counted() {
-		s := NewSubject(set, k, nil, time.Now())
+		s := NewSubject(set, k, nil, records.State{}, time.Now())
 		if !s.Is(f.State) {
 			return false
 		}
@@ -85,8 +86,6 @@ const partCursor = "~"
 // cursor returns the position behind a key.
 func (f KeyFilter) cursor(k policy.Key) string {
 	switch {
-	case f.counted():
-		return k.ID
 	case f.Anywhere && !strings.HasPrefix(strings.ToLower(k.Name), strings.ToLower(f.Prefix)):
 		return partCursor + registry.Cursor(k)
 	}
@@ -131,8 +130,8 @@ type FoundKeys struct {
 }
 
 // FindKeys returns up to count keys behind a cursor that match the filter. It searches for
-// scanTime, so a page with fewer keys may still have a Next. Keys that are denied or near
-// a limit come in the order of usage.Reader.InState, all others by name.
+// scanTime, so a page with fewer keys may still have a Next. Keys that are denied, banned or
+// near a limit come in the order of records.Reader.InState, all others by name.
 func FindKeys(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter, after string,
 	count int) (FoundKeys, error) {
 	perPage := count
@@ -142,6 +141,9 @@ func FindKeys(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter,
 	start := time.Now()
 	var out FoundKeys
 	for {
+		if f.counted() { // its cursors lead to the next read alone
+			perPage = min(PerScan, count-len(out.Subjects))
+		}
 		page, err := keys.candidates(ctx, set, f, after, perPage)
 		if err != nil {
 			return FoundKeys{}, err
@@ -156,23 +158,43 @@ func FindKeys(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter,
 			return FoundKeys{}, err
 		}
 		for i, s := range subjects {
-			if f.counted() && !s.Is(f.State) {
+			if f.counted() && (!s.Is(f.State) || f.listedBefore(after, s)) {
 				continue
 			}
 			out.Subjects = append(out.Subjects, s)
-			if len(out.Subjects) == count {
+			if len(out.Subjects) == count && !f.counted() {
 				if i+1 < len(subjects) || page.Next != "" {
 					out.Next = f.cursor(s.Key)
 				}
 				return out, nil
 			}
 		}
-		if page.Next == "" || time.Since(start) >= scanTime {
+		if page.Next == "" || len(out.Subjects) >= count || time.Since(start) >= scanTime {
 			out.Next = page.Next
 			return out, nil
 		}
 		after = page.Next
 	}
+}
+
+// listedBefore reports whether the first list of the filter's state has a key that the
+// list behind a cursor has too.
+func (f KeyFilter) listedBefore(after string, s Subject) bool {
+	list, _, err := f.listAt(after)
+	return f.State == Blocked && err == nil && list > 0 && deniedByLimit(s.recorded, s.At)
+}
+
+// listAt returns the number of the list of the filter's state that a cursor is in, and the
+// cursor in that list.
+func (f KeyFilter) listAt(after string) (list int, cursor string, err error) {
+	if after == "" {
+		return 0, "", nil
+	}
+	number, cursor, _ := strings.Cut(after, ":")
+	if list, err = strconv.Atoi(number); err != nil || list < 0 || list >= len(countedLists[f.State]) {
+		return 0, "", errCursor
+	}
+	return list, cursor, nil
 }
 
 var errCursor = &policy.InvalidError{Fields: []policy.FieldError{
@@ -182,21 +204,28 @@ var errCursor = &policy.InvalidError{Fields: []policy.FieldError{
 // the candidates.
 func (r *Registry) candidates(ctx context.Context, set *policy.Set, f KeyFilter, after string,
 	count int) (registry.Page, error) {
-	list, counted := countedLists[f.State]
-	if !counted {
+	if !f.counted() {
 		return r.List(ctx, set, f, after, count)
 	}
-	if after != "" && !IsID(after) {
-		return registry.Page{}, errCursor
-	}
-	ids, more, err := r.calls.InState(ctx, list, after, time.Now(), count)
+	list, cursor, err := f.listAt(after)
 	if err != nil {
 		return registry.Page{}, err
 	}
-	found, err := r.Many(ctx, set, ids)
-	page := registry.Page{Keys: found, Scanned: len(ids)}
-	if more && len(ids) > 0 {
-		page.Next = ids[len(ids)-1]
+	lists := countedLists[f.State]
+	listed, err := r.calls.InState(ctx, lists[list], true, cursor, count)
+	if errors.Is(err, records.ErrCursor) {
+		err = errCursor
+	}
+	if err != nil {
+		return registry.Page{}, err
+	}
+	found, err := r.Many(ctx, set, listed.IDs)
+	page := registry.Page{Keys: found, Scanned: len(listed.IDs)}
+	switch {
+	case listed.Next != "":
+		page.Next = strconv.Itoa(list) + ":" + listed.Next
+	case list+1 < len(lists):
+		page.Next = strconv.Itoa(list+1) + ":"
 	}
 	return page, err
 }
@@ -253,26 +282,23 @@ func (r *Registry) CountMatching(ctx context.Context, set *policy.Set, ids []str
 // Order is the order of a list of keys or callers.
 type Order string
 
-// Busiest, MostBlocked and WouldBlock have the usage.MaxTalkers callers with the most calls,
-// denied calls, or calls that shadow or candidate limits would have denied, of the last
-// hour, as Activities counts them. LastUsed has the callers of the last 24 hours. Closest
-// has the keys with the fullest limits; FoundKeys.Reach says which were read.
+// Busiest and MostDenied have the records.MaxRanked callers with the most calls, or with the
+// most calls that were denied, refused, or would be denied in shadow, of the last hour, as
+// Activities counts them. Today has the callers of the present day in UTC, about the busiest
+// first. Closest has the keys with the fullest limits; FoundKeys.Reach says which were read.
 const (
-	ByName      Order = ""
-	Busiest     Order = "busiest"
-	MostBlocked Order = "blocked"
-	WouldBlock  Order = "would-block"
-	LastUsed    Order = "used"
-	Closest     Order = "closest"
+	ByName     Order = ""
+	Busiest    Order = "busiest"
+	MostDenied Order = "denied"
+	Today      Order = "today"
+	Closest    Order = "closest"
 )
 
 // rankings has the ranking of recorded calls that gives an order.
-var rankings = map[Order]usage.Order{
-	Busiest: usage.Busiest, MostBlocked: usage.MostDenied, WouldBlock: usage.WouldDeny,
-}
+var rankings = map[Order]records.Order{Busiest: records.Busiest, MostDenied: records.MostDenied}
 
 // IsOrder reports whether o is one of the orders.
-func IsOrder(o Order) bool { return o == ByName || o == LastUsed || o == Closest || IsRanking(o) }
+func IsOrder(o Order) bool { return o == ByName || o == Today || o == Closest || IsRanking(o) }
 
 // IsRanking reports whether o orders callers by their calls of the last hour.
 func IsRanking(o Order) bool {
@@ -281,17 +307,16 @@ func IsRanking(o Order) bool {
 }
 
 // ranked returns the ids of keys and other callers in an order that IsRanking.
-func ranked(ctx context.Context, calls *usage.Reader, o Order) ([]string, error) {
-	now, by := time.Now(), rankings[o]
-	found, err := calls.Rank(ctx, now.Add(-activitySpan), now, ActivityStep, usage.MaxTalkers, by)
-	return IDsOf(found[by], func(t usage.Talker) string { return t.ID }), err
+func ranked(ctx context.Context, calls *records.Reader, o Order) ([]string, error) {
+	found, err := calls.Rank(ctx, records.Last(activitySpan, 0, time.Now()), rankings[o], records.MaxRanked)
+	return IDsOf(found, func(t records.Ranked) string { return t.ID }), err
 }
 
 // FindOrdered is FindKeys with an order. Rankings and Closest have one page.
 func FindOrdered(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter, o Order,
 	after string, count int) (FoundKeys, error) {
 	switch o {
-	case Busiest, MostBlocked, WouldBlock:
+	case Busiest, MostDenied:
 		ids, err := ranked(ctx, keys.calls, o)
 		if err != nil {
 			return FoundKeys{}, err
@@ -299,33 +324,32 @@ func FindOrdered(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilt
 		return PickKeys(ctx, keys, set, f, ids)
 	case Closest:
 		return closest(ctx, keys, set, f, count)
-	case LastUsed:
-		return lastUsed(ctx, keys, set, f, after, count)
+	case Today:
+		return calledToday(ctx, keys, set, f, after, count)
 	case ByName:
 	}
 	return FindKeys(ctx, keys, set, f, after, count)
 }
 
-// lastUsed returns keys that called within 24 hours, the latest first. It searches for
+// calledToday returns keys that called today, about the busiest first. It searches for
 // scanTime.
-func lastUsed(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter, after string,
+func calledToday(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter, after string,
 	count int) (FoundKeys, error) {
 	out := FoundKeys{Next: after}
 	for start := time.Now(); ; {
 		page, err := keys.calls.Active(ctx, out.Next, count-len(out.Subjects))
-		if errors.Is(err, usage.ErrCursor) {
+		if errors.Is(err, records.ErrCursor) {
 			err = errCursor
 		}
 		if err != nil {
 			return FoundKeys{}, err
 		}
-		ids := IDsOf(page.Subjects, func(s usage.Seen) string { return s.ID })
-		found, err := PickKeys(ctx, keys, set, f, ids)
+		found, err := PickKeys(ctx, keys, set, f, page.IDs)
 		if err != nil {
 			return FoundKeys{}, err
 		}
 		out.Subjects, out.Next = append(out.Subjects, found.Subjects...), page.Next
-		out.Scanned += len(ids)
+		out.Scanned += len(page.IDs)
 		if out.Next == "" || len(out.Subjects) == count || time.Since(start) >= scanTime {
 			return out, nil
 		}

@@ -10,7 +10,7 @@ import (
 	"tidegate/functions/admin/auth/throttle"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
-	"tidegate/internal/usage"
+	"tidegate/internal/records"
 )
 
 // ownerDays is how many days of calls an owner sees, today included.
@@ -19,7 +19,7 @@ const ownerDays = 30
 // Owners shows keys to the holders of their secrets. It is safe for concurrent use.
 type Owners struct {
 	Keys     *Registry
-	Usage    *usage.Reader
+	Records  *records.Reader
 	Throttle *throttle.Owners
 }
 
@@ -28,7 +28,7 @@ type OwnKey struct {
 	policy.Key
 	Set    *policy.Set          // in force
 	Limits []enforce.LimitState // that are enforced, of the key and its group
-	Days   []usage.Point        // UTC days, the latest last
+	Days   []records.Point      // UTC days, the latest last
 }
 
 // ThrottledError refuses a request that exceeds the throttle of owners.
@@ -82,6 +82,7 @@ func (o *Owners) view(ctx context.Context, set *policy.Set, k policy.Key) (OwnKe
 	own.Limits = slices.DeleteFunc(states[0], func(l enforce.LimitState) bool { return !l.Enforced() })
 	const day = 24 * time.Hour
 	first := now.Truncate(day).Add(-(ownerDays - 1) * day)
-	own.Days, err = o.Usage.Series(ctx, k.ID, first, now, day)
+	series, err := o.Records.Caller(ctx, k.ID, records.Range{From: first, To: now, Step: day})
+	own.Days = series.Points
 	return own, err
 }

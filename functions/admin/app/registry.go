@@ -16,8 +16,8 @@ import (
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
+	"tidegate/internal/records"
 	"tidegate/internal/registry"
-	"tidegate/internal/usage"
 )
 
 // PolicyRecord is the subject of changes of the policies.
@@ -28,13 +28,13 @@ const PolicyRecord = changes.Policy
 type Registry struct {
 	Reader
 	store   *registry.Store
-	calls   *usage.Reader
+	calls   *records.Reader
 	checker *enforce.Checker
 }
 
 // NewRegistry returns a Registry of a store, of the recorded calls of its keys, and of a
 // checker that looks at their limits.
-func NewRegistry(store *registry.Store, calls *usage.Reader, checker *enforce.Checker) *Registry {
+func NewRegistry(store *registry.Store, calls *records.Reader, checker *enforce.Checker) *Registry {
 	return &Registry{Reader: store, store: store, calls: calls, checker: checker}
 }
 

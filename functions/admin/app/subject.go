@@ -2,12 +2,15 @@ package app
 
 import (
 	"context"
+	"math"
 	"slices"
+	"strconv"
 	"time"
 
+	"tidegate/internal/cause"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
-	"tidegate/internal/usage"
+	"tidegate/internal/records"
 )
 
 // State is a condition of a key that operators filter by.
@@ -16,7 +19,7 @@ type State string
 // The states of keys.
 const (
 	Overridden State = "overridden" // has an override, in force or past
-	Blocked    State = "blocked"    // a call would be denied now
+	Blocked    State = "blocked"    // a limit denies some or all of its calls now
 	Near       State = "near"       // a limit is nearly used up
 	Shadow     State = "shadow"     // no enforced limit
 	Banned     State = "banned"
@@ -39,14 +42,24 @@ type Subject struct {
 	Effective policy.Effective
 	// Limits are those of each caller and of each group, as a next call of cost 1 finds them.
 	Limits  []enforce.LimitState
+	Deniers []Denier  // limits that deny its calls now, those that deny longest first
 	At      time.Time // this function's clock, to which expiries are compared
 	Fullest Fullest   // zero unless the list is ordered by it, and for a key without limits
+
+	recorded records.State
 }
 
-// NewSubject returns the Subject of a key at an instant of this function's clock.
-func NewSubject(set *policy.Set, k policy.Key, states []enforce.LimitState, at time.Time) Subject {
+// NewSubject returns the Subject of a key, by the states of its limits and by what was
+// recorded of its denials, at an instant of this function's clock.
+func NewSubject(
+	set *policy.Set, k policy.Key, states []enforce.LimitState, recorded records.State, at time.Time,
+) Subject {
 	e, _ := set.Effective(k, at)
-	return Subject{Key: k, Effective: e, Limits: states, At: at}
+	s := Subject{Key: k, Effective: e, Limits: states, At: at, recorded: recorded}
+	if k.Status == policy.Active {
+		s.Deniers = deniers(set, e, states, recorded, at)
+	}
+	return s
 }
 
 // States returns every state that the key is in. A key that is not active has only the
@@ -62,8 +75,8 @@ func (s Subject) States() []State {
 	}{
 		{Banned, s.Banned.After(s.At)},
 		{Expiring, !s.Expires.IsZero() && s.Expires.Sub(s.At) < ExpiresSoon},
-		{Blocked, s.blocked()},
-		{Near, !s.blocked() && slices.ContainsFunc(s.Limits, near)},
+		{Blocked, len(s.Deniers) > 0},
+		{Near, len(s.Deniers) == 0 && slices.ContainsFunc(s.Limits, near)},
 		{Shadow, policy.DenyNothing(s.Effective.Limits)},
 		{Overridden, s.Override != nil},
 	} {
@@ -74,26 +87,33 @@ func (s Subject) States() []State {
 	return all
 }
 
-// blocked reports whether a call that falls under no route is denied.
-func (s Subject) blocked() bool {
-	return slices.ContainsFunc(s.Limits, func(l enforce.LimitState) bool { return l.On == "" && l.Denies() })
-}
-
 func near(l enforce.LimitState) bool { return l.Enforced() && !l.Unread && l.NearlyUsedUp() }
 
 // Is reports whether the key is in a state. It is true for the empty state.
 func (s Subject) Is(state State) bool { return state == "" || slices.Contains(s.States(), state) }
 
-// Percent returns used as a percentage of of. It rounds so that only 0 used is 0 and only
-// a full limit is 100.
-func Percent(used, of int64) int64 {
-	if used <= 0 || of <= 0 {
+// Percent returns a part as a percentage of a whole, rounded to the nearest: 10 of 60 are
+// 17. A part above the whole is 100.
+func Percent(part, whole int64) int64 {
+	switch {
+	case part <= 0 || whole <= 0:
 		return 0
-	}
-	if used >= of {
+	case part >= whole:
 		return 100
 	}
-	return max(1, min(99, used*100/of))
+	return int64(math.Round(float64(part) / float64(whole) * 100))
+}
+
+// ShareWords returns a part of a whole in words: "17 %", "less than 1 %", "more than 99 %".
+func ShareWords(part, whole int64) string {
+	switch n := Percent(part, whole); {
+	case n == 0 && part > 0:
+		return "less than 1 %"
+	case n == 100 && part < whole:
+		return "more than 99 %"
+	default:
+		return strconv.FormatInt(n, 10) + " %"
+	}
 }
 
 // Subjects reads the counts of each key.
@@ -117,19 +137,30 @@ func subjects(ctx context.Context, keys *Registry, set *policy.Set, state State,
 	if err != nil {
 		return nil, err
 	}
+	recorded, err := keys.calls.States(ctx, IDsOf(list, func(k policy.Key) string { return k.ID }))
+	if err != nil {
+		return nil, err
+	}
 	at := time.Now()
 	all := make([]Subject, len(list))
 	for i, k := range list {
-		all[i] = NewSubject(set, k, states[i], at)
+		all[i] = NewSubject(set, k, states[i], recorded[i], at)
 	}
 	return all, nil
 }
 
-// SurveyKey returns a key and every limit that its calls fall under.
-func SurveyKey(ctx context.Context, checker *enforce.Checker, set *policy.Set,
-	k policy.Key) (Subject, enforce.Survey, error) {
-	survey, err := checker.Survey(ctx, set, k)
-	return NewSubject(set, k, survey.Result.Limits, time.Now()), survey, err
+// Survey returns a key and every limit that its calls fall under.
+func (r *Registry) Survey(ctx context.Context, set *policy.Set, k policy.Key) (
+	Subject, enforce.Survey, error) {
+	survey, err := r.checker.Survey(ctx, set, k)
+	if err != nil {
+		return Subject{}, survey, err
+	}
+	recorded, err := r.calls.States(ctx, []string{k.ID})
+	if err != nil {
+		return Subject{}, survey, err
+	}
+	return NewSubject(set, k, survey.Result.Limits, recorded[0], time.Now()), survey, nil
 }
 
 // Records returns the records of the keys and callers that items belong to, by id.
@@ -166,33 +197,62 @@ func IDsOf[T any](items []T, id func(T) string) []string {
 
 // Activity is the recent calls of a key or caller.
 type Activity struct {
-	Points []usage.Point // of the last hour, ActivityStep each
-	Calls  usage.Counts  // sum of the points
-	Last   time.Time     // minute of the last call; zero if there was none in 24 hours
+	records.Series           // of the last hour, in steps of 2 minutes
+	Last           time.Time // minute of the last call; zero if there was none in 24 hours
 }
 
 const (
 	activitySpan = time.Hour
-	// ActivityStep is the time between two points of an Activity.
-	ActivityStep = 2 * time.Minute
+	activityStep = 2 * time.Minute
 )
 
 // Activities returns the recent calls of each key or caller, in the order of ids.
-func Activities(ctx context.Context, calls *usage.Reader, ids []string, now time.Time) ([]Activity, error) {
+func Activities(ctx context.Context, calls *records.Reader, ids []string, now time.Time) ([]Activity, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	series, err := calls.Sparklines(ctx, ids, now.Add(-activitySpan), now, ActivityStep)
+	series, err := calls.Callers(ctx, ids, records.Last(activitySpan, activityStep, now))
 	if err != nil {
 		return nil, err
 	}
-	last, err := calls.LastSeen(ctx, ids)
+	last, err := calls.LastCalls(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
 	all := make([]Activity, len(ids))
 	for i := range all {
-		all[i] = Activity{series[i], usage.Sum(series[i]), last[i]}
+		all[i] = Activity{series[i], last[i]}
 	}
 	return all, nil
+}
+
+// OldSecretUsed returns the minute, or the hour if it is long ago, of a caller's last call
+// with its previous secret; zero without one in 30 days.
+func OldSecretUsed(ctx context.Context, calls *records.Reader, id string, now time.Time) (time.Time, error) {
+	last := func(s records.Series) (at time.Time) {
+		for _, p := range s.Points {
+			if p.OldSecret > 0 {
+				at = p.Start
+			}
+		}
+		return at
+	}
+	byHour, err := calls.Caller(ctx, id, records.Last(records.HoursKept, time.Hour, now))
+	hour := last(byHour)
+	if err != nil || hour.IsZero() || now.Sub(hour) > records.MinutesKept {
+		return hour, err
+	}
+	byMinute, err := calls.Caller(ctx, id,
+		records.Range{From: hour, To: hour.Add(time.Hour), Step: time.Minute})
+	return last(byMinute), err
+}
+
+// LastDenial returns the limit that denied the caller last; false for none in 50 hours.
+func (s Subject) LastDenial() (records.Denier, bool) {
+	for _, d := range s.recorded.Deniers {
+		if d.Cause == cause.Limit {
+			return d, true
+		}
+	}
+	return records.Denier{}, false
 }

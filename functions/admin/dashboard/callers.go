@@ -10,19 +10,20 @@ import (
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/chart"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/internal/policy"
-	"tidegate/internal/usage"
+	"tidegate/internal/records"
 	"tidegate/web/templates"
 )
 
 func (d *dashboard) showCallers(w http.ResponseWriter, r *http.Request) error {
 	after := r.URL.Query().Get("after")
 	order := app.Order(r.URL.Query().Get("order"))
-	if order != app.Busiest && order != app.MostBlocked {
-		order = app.LastUsed
+	if !app.IsRanking(order) {
+		order = app.Today
 	}
 	found, err := app.FindCallers(r.Context(), d.Keys, order, after)
-	if errors.Is(err, usage.ErrCursor) {
+	if errors.Is(err, records.ErrCursor) {
 		return page.Problem{Status: http.StatusBadRequest}
 	}
 	if err != nil {
@@ -42,13 +43,13 @@ func (d *dashboard) showCallers(w http.ResponseWriter, r *http.Request) error {
 		Trail: d.keysTrail(),
 		Live:  d.Live(r, path, query, time.Now()),
 		Empty: d.emptyCallers(found),
-		Sorts: templates.KeySorts{Calls: sort("Calls", app.Busiest),
-			Blocked: sort("Blocked", app.MostBlocked), Used: sort("Last call", app.LastUsed)},
+		Lead:  "Callers of today (UTC) without a key, override or ban, about the busiest first.",
+		Sorts: templates.KeySorts{Calls: sort("Calls", app.Busiest), Denied: sort("Denied", app.MostDenied)},
 	}
 	if page.CanEdit(r) {
 		p.Adopt = d.Path("/callers/new")
 	}
-	if p.Rows, err = d.callerRows(r.Context(), found.Seen); err != nil {
+	if p.Rows, err = d.callerRows(r.Context(), found.IDs); err != nil {
 		return page.Failed("read calls", err)
 	}
 	if after != "" {
@@ -57,8 +58,8 @@ func (d *dashboard) showCallers(w http.ResponseWriter, r *http.Request) error {
 	if found.Next != "" {
 		p.Next = address(url.Values{"after": {found.Next}})
 	}
-	if order != app.LastUsed {
-		p.Note = rankingNote
+	if order != app.Today {
+		p.Lead, p.Note = "Callers without a key, override or ban.", rankingNote
 	}
 	p.Live.Summary = page.Number(int64(len(p.Rows))) + " callers shown"
 	d.Remember(w, r)
@@ -72,21 +73,25 @@ func (d *dashboard) emptyCallers(found app.FoundCallers) templates.Empty {
 	}
 	return templates.Empty{
 		Heading: "No callers without a record",
-		Advice: "Callers with a token or an address appear here for 24 hours after a call. If " +
+		Advice: "Callers with a token or an address appear here on the day of a call (UTC). If " +
 			"IDENTITY_SOURCES of the check function has jwt or ip, send a call without an API key:",
 		Command: d.exampleCall("authorization: Bearer $TOKEN"),
 	}
 }
 
-func (d *dashboard) callerRows(ctx context.Context, seen []usage.Seen) ([]templates.CallerRow, error) {
-	all, err := d.readActivity(ctx, app.IDsOf(seen, func(s usage.Seen) string { return s.ID }))
+func (d *dashboard) callerRows(ctx context.Context, ids []string) ([]templates.CallerRow, error) {
+	all, err := d.readActivity(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	rows := make([]templates.CallerRow, len(seen))
-	for i, s := range seen {
-		rows[i] = templates.CallerRow{ID: s.ID, Address: d.Path("/callers/" + s.ID),
-			Last: page.Instant(s.Last), Activity: all[i]}
+	denied, err := d.Keys.CallerDeniers(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]templates.CallerRow, len(ids))
+	for i, id := range ids {
+		rows[i] = templates.CallerRow{ID: id, Address: d.Path("/callers/" + id), Activity: all[i],
+			Badges: wording.CallerBadges(denied[i], time.Now())}
 	}
 	return rows, nil
 }
@@ -113,19 +118,34 @@ func (d *dashboard) showCaller(w http.ResponseWriter, r *http.Request) error {
 		Denials: page.Address(d.Path("/denials"), url.Values{"key": {id}}),
 	}
 	p.Page.Chart = d.ChartScript()
-	points, note, err := d.readCalls(r.Context(), id, at)
-	if err != nil {
+	if err := d.addCalls(r.Context(), &p, id, at, path); err != nil {
 		return page.Failed("read calls", err)
 	}
-	s := chart.TimeSeries{Step: at.Step, Note: note,
-		SelectIn: page.Address(path, page.WithLive(nil, p.Live.Seconds))}
-	p.Chart = d.drawCalls(r.Context(), s, at, points, marked{})
 	d.Remember(w, r)
 	if page.CanEdit(r) {
 		p.Adopt = d.Path("/callers/new?id=" + id)
 	}
 	p.Live.Summary = p.Chart.Summary
 	return d.RenderLive(w, r, templates.CallerLive(p), templates.Caller(p))
+}
+
+// addCalls adds the chart, the state and the latest denials of a caller without a record.
+func (d *dashboard) addCalls(
+	ctx context.Context, p *templates.CallerPage, id string, at chart.Period, path string,
+) error {
+	series, err := d.Records.Caller(ctx, id, at.Recorded())
+	if err != nil {
+		return err
+	}
+	p.Chart = d.drawCalls(ctx, series, at, page.Address(path, page.WithLive(nil, p.Live.Seconds)), marked{})
+	denied, err := d.Keys.CallerDeniers(ctx, []string{id})
+	if err != nil {
+		return err
+	}
+	p.Badges = wording.CallerBadges(denied[0], time.Now())
+	recent, err := d.denials.Recent(ctx, id)
+	p.Recent = recent.Rows
+	return err
 }
 
 // callersTrail leads back to the list of callers.

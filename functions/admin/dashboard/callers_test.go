@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"tidegate/functions/admin/app"
+	"tidegate/internal/cause"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
+	"tidegate/internal/records"
 	"tidegate/internal/testing/sitetest"
 )
 
@@ -26,21 +28,29 @@ func adoptFields(fields ...string) url.Values {
 	)
 }
 
-// The list has the callers without a record, the most recently seen first, and no others.
+// The list has the callers of today without a record, the busiest first, and no others. It
+// says which of them a limit denies.
 func TestCallersWithoutRecord(t *testing.T) {
 	s := sitetest.New(t).Login()
 	ada := s.Keys.TokenCaller("https://issuer.example/", "ada")
 	address := s.Keys.AddressCaller(netip.MustParsePrefix("192.0.2.7/32"))
 	s.Get("/callers").Wants(t, http.StatusOK, "No callers without a record", "$TOKEN")
 	s.Keys.Called("acme", time.Now(), 3, 0)
-	s.Keys.UnregisteredCalls(ada, time.Now().Add(-10*time.Minute), 12, 5)
-	s.Keys.UnregisteredCalls(address, time.Now().Add(-time.Minute), 1, 0)
-	body := s.Get("/callers").Wants(t, http.StatusOK, ada, address, `href="/callers/`+ada, ">17<", ">5<").Body
-	if strings.Contains(body, "{acme}") || strings.Index(body, ada) < strings.Index(body, address) {
-		t.Errorf("a key is listed, or the callers are not sorted by their last call:\n%s", body)
+	s.Keys.UnregisteredCalls(ada, time.Now(), 12, 5)
+	s.Keys.UnregisteredCalls(address, time.Now(), 1, 0)
+	s.Keys.Record(records.Call{Caller: address, Time: time.Now(), Cause: cause.Limit, Limit: "7 per hour",
+		RetryAfter: time.Hour})
+	body := s.Get("/callers").Wants(t, http.StatusOK, ada, address, `href="/callers/`+ada, ">17<").Body
+	if strings.Contains(body, "{acme}") || strings.Index(body, ada) > strings.Index(body, address) {
+		t.Errorf("a key is listed, or the callers are not sorted by their calls:\n%s", body)
 	}
+	if words := sitetest.InWords(body); !strings.Contains(words, "active just now 12 allowed, 5 denied, 0 "+
+		"refused 17 5 ") || !strings.Contains(words, "blocked now 7 per hour, unblocks in 1 h just now") {
+		t.Errorf("the list lacks states and calls: %s", words)
+	}
+	s.Get("/callers/"+address).Wants(t, http.StatusOK, "blocked now", "7 per hour")
 	s.Refresh("/callers").Wants(t, http.StatusOK, ada)
-	s.Get("/callers/"+ada).Wants(t, http.StatusOK, "12 allowed and 5 blocked", "/callers/new?id="+ada)
+	s.Get("/callers/"+ada).Wants(t, http.StatusOK, "12 allowed, 5 denied and 0 refused", "/callers/new?id="+ada)
 	s.Get("/").Wants(t, http.StatusOK, `href="/callers/`+ada, "no key")
 	if to := s.Get("/callers/{acme}").Wants(t, http.StatusSeeOther).Header.Get("Location"); to !=
 		"/keys/{acme}" {

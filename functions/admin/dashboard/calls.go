@@ -12,43 +12,10 @@ import (
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/chart"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/internal/records"
 	"tidegate/internal/registry"
-	"tidegate/internal/usage"
-	"tidegate/internal/usage/denylog"
 	"tidegate/web/templates"
 )
-
-// readCalls returns the calls of a subject in a period, and a note on their accuracy,
-// which may be empty.
-func (d *dashboard) readCalls(ctx context.Context, id string, at chart.Period) (
-	points []usage.Point, note string, err error,
-) {
-	if at.Step >= time.Minute {
-		points, err = d.Usage.Series(ctx, id, at.From, at.To, at.Step)
-		return points, "", err
-	}
-	calls, err := d.Usage.Calls(ctx, id, at.From, at.To)
-	if err != nil {
-		return nil, "", err
-	}
-	begin := at.From.Truncate(at.Step)
-	points = make([]usage.Point, (at.To.Sub(begin)+at.Step-1)/at.Step)
-	for i := range points {
-		points[i].Start = begin.Add(time.Duration(i) * at.Step)
-	}
-	for _, c := range calls {
-		p := &points[c.Time.Sub(begin)/at.Step]
-		if c.Denied {
-			p.Denied += c.Calls
-		} else {
-			p.Allowed += c.Calls
-		}
-		if !c.Noted {
-			note = "Calls without an exact time are spread evenly over their minute."
-		}
-	}
-	return points, note, nil
-}
 
 // marked is what a chart of calls marks: the changes of a key, and those of its plan.
 type marked struct {
@@ -57,28 +24,20 @@ type marked struct {
 	plan    string          // name; empty for all changes of the policy
 }
 
-// drawCalls completes the chart s with points and with marks.
-func (d *dashboard) drawCalls(ctx context.Context, s chart.TimeSeries, at chart.Period,
-	points []usage.Point, m marked) templates.TimeSeries {
-	s.ID = "calls"
-	s.Title = "Calls, " + at.Words()
-	s.Begin = at.From.Truncate(s.Step)
-	if len(points) > 0 {
-		s.Begin = points[0].Start
-	}
+// drawCalls draws what was recorded of calls in a period, with marks. selectIn is the
+// address that shows a part of the period.
+func (d *dashboard) drawCalls(ctx context.Context, series records.Series, at chart.Period, selectIn string,
+	m marked) templates.TimeSeries {
+	s := chart.TimeSeries{ID: "calls", Title: "Calls, " + at.Words(), Series: series, Admitted: true,
+		SelectIn: selectIn}
 	s.Marks = d.marks(m.entries, "")
 	if m.policy > 0 {
 		s.Marks = append(s.Marks, d.marks(d.History(ctx, app.PolicyRecord, m.policy), m.plan)...)
 	}
 	s.Marks = slices.DeleteFunc(s.Marks, func(mark chart.TimeMark) bool {
-		return mark.At.Before(s.Begin) || at.Name == "" && !mark.At.Before(at.To.Add(s.Step))
+		return mark.At.Before(s.From) || at.Name == "" && !mark.At.Before(s.To)
 	})
 	slices.SortStableFunc(s.Marks, func(a, b chart.TimeMark) int { return a.At.Compare(b.At) })
-	s.Allowed, s.Blocked = splitPoints(points)
-	s.Would = make([]int64, len(points))
-	for i, p := range points {
-		s.Would[i] = p.ShadowDenied
-	}
 	return s.View()
 }
 
@@ -103,30 +62,6 @@ func (d *dashboard) marks(entries []changes.Entry, plan string) []chart.TimeMark
 	return marks
 }
 
-// blockedBy splits the blocked calls of a chart by what blocked them, as far as the denial
-// log of the last 24 hours says. It returns nil for a chart that begins earlier.
-func blockedBy(log denylog.Page, at chart.Period, points []usage.Point) []chart.Part {
-	if len(points) == 0 || at.From.Before(time.Now().Add(-denylog.Retention-time.Minute)) {
-		return nil
-	}
-	var parts []chart.Part
-	begin := points[0].Start
-	for _, l := range log.Denials {
-		step := int(l.Time.Sub(begin) / at.Step)
-		if l.Cause.Refuses() || l.Time.Before(begin) || step >= len(points) {
-			continue
-		}
-		name := app.DenierWords(l)
-		i := slices.IndexFunc(parts, func(p chart.Part) bool { return p.Name == name })
-		if i < 0 {
-			i = len(parts)
-			parts = append(parts, chart.Part{Name: name, Calls: make([]int64, len(points))})
-		}
-		parts[i].Calls[step] += l.Calls
-	}
-	return parts
-}
-
 // markText describes the changes of an entry, such as "plan and 2 others changed".
 func markText(e changes.Entry) string {
 	if e.Items != 1 || len(e.Changes) == 0 || e.Action == registry.KeyCreate {
@@ -143,34 +78,33 @@ func markText(e changes.Entry) string {
 	return text + " changed"
 }
 
-// splitPoints returns the allowed and the denied calls of each point.
-func splitPoints(points []usage.Point) (allowed, denied []int64) {
-	allowed = make([]int64, len(points))
-	denied = make([]int64, len(points))
-	for i, p := range points {
-		allowed[i] = p.Allowed
-		denied[i] = p.Denied
-	}
-	return allowed, denied
-}
-
-// readActivity returns the last hour's activity of each subject, in the order of ids.
+// readActivity returns the last hour's activity of each caller, in the order of ids.
 func (d *dashboard) readActivity(ctx context.Context, ids []string) ([]templates.Activity, error) {
 	now := time.Now()
-	all, err := app.Activities(ctx, d.Usage, ids, now)
+	all, err := app.Activities(ctx, d.Records, ids, now)
 	if err != nil {
 		return nil, err
 	}
 	views := make([]templates.Activity, len(all))
-	for i, a := range all {
-		views[i] = templates.Activity{
-			Spark: chart.Sparkline(splitPoints(a.Points)), Allowed: a.Calls.Allowed, Denied: a.Calls.Denied,
-			Calls: page.Number(a.Calls.Calls()), Blocked: page.Number(a.Calls.Denied),
-			Would: page.Number(a.Calls.ShadowDenied),
-			Used:  lastUsed(a.Last, now),
-		}
+	for i := range all {
+		views[i] = activityView(&all[i], now)
 	}
 	return views, nil
+}
+
+func activityView(a *app.Activity, now time.Time) templates.Activity {
+	sum := a.Sum()
+	v := templates.Activity{
+		Spark: chart.Sparkline(a.Series), Calls: page.AtLeast(sum.Calls(), a.Incomplete()),
+		Denied: page.Number(sum.Denied), Used: lastUsed(a.Last, now),
+	}
+	if sum.Refused > 0 {
+		v.Refused = page.Number(sum.Refused)
+	}
+	if sum.Shadow > 0 {
+		v.Shadow = page.Number(sum.Shadow)
+	}
+	return v
 }
 
 // lately is how long a caller's last call is known, and notLately says that it is longer
@@ -196,4 +130,4 @@ func lastUsed(last, now time.Time) string {
 }
 
 // rankingNote is shown below a ranked list.
-var rankingNote = "Only the top " + page.Number(usage.MaxTalkers) + " callers of the last hour are ranked."
+var rankingNote = "Only the top " + page.Number(records.MaxRanked) + " callers of the last hour are ranked."

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 
 	"tidegate/functions/admin/dashboard/chart"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/internal/records"
 	"tidegate/internal/testing/sitetest"
 	"tidegate/web/templates"
 )
@@ -69,7 +71,7 @@ func (g *gallery) live(nonce string) string {
 		`<section id="live" data-live="2" hx-get="/denials" hx-trigger="refresh" hx-swap="outerMorph" hx-nonce="%s">`, nonce)
 	for _, c := range []templ.Component{
 		templates.TimeSeriesChart(g.series.View()),
-		templates.SparklineChart(chart.Sparkline(g.series.Allowed, g.series.Blocked)),
+		templates.SparklineChart(chart.Sparkline(g.series.Series)),
 	} {
 		if err := c.Render(context.Background(), &b); err != nil {
 			return err.Error()
@@ -106,7 +108,8 @@ func TestBrowserTimeSeriesRefresh(t *testing.T) {
 	v.Wait(`document.querySelector("#requests .tip").textContent.startsWith("2026-11-21 10:")`)
 	before := sitetest.Eval[string](v, `canvas.toDataURL()`)
 	later := g.series
-	later.Allowed = []int64{100, 900, 1300, 40}
+	later.Points = slices.Clone(later.Points)
+	later.Points[1].Allowed, later.Points[2].Allowed = 900, 1300
 	g.set(later)
 	v.Fire()
 	v.Wait(`canvas.toDataURL() !== ` + fmt.Sprintf("%q", before))
@@ -158,7 +161,7 @@ func TestBrowserTimeSeriesSelects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	begin := sampleSeries().Begin
+	begin := sampleSeries().From
 	if from.Before(begin) || !from.Before(to) || to.After(begin.Add(time.Hour)) ||
 		to.Sub(from) < 15*time.Minute || q.Get("live") != "2" {
 		t.Errorf("a drag over the middle half of an hour opened %v", q)
@@ -198,9 +201,16 @@ func TestBrowserTimeSeriesLook(t *testing.T) {
 // mark after the end.
 func sampleSeries() chart.TimeSeries {
 	begin := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	series := records.Series{
+		Range: records.Range{From: begin, To: begin.Add(time.Hour), Step: 15 * time.Minute},
+	}
+	for i, c := range []records.Counts{{Allowed: 100}, {}, {Allowed: 1200, Denied: 800},
+		{Allowed: 40, Denied: 3}} {
+		series.Points = append(series.Points,
+			records.Point{Start: begin.Add(time.Duration(i) * series.Step), Counts: c})
+	}
 	return chart.TimeSeries{
-		ID: "requests", Title: "Requests", Begin: begin, Step: 15 * time.Minute,
-		Allowed: []int64{100, 0, 1200, 40}, Blocked: []int64{0, 0, 800, 3},
+		ID: "requests", Title: "Requests", Admitted: true, Series: series,
 		Marks: []chart.TimeMark{
 			{At: begin.Add(35 * time.Minute), Text: "100 → 200 per minute"},
 			{At: begin.Add(time.Hour), Text: "later"},

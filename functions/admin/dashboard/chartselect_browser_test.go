@@ -50,7 +50,7 @@ func TestBrowserTimeSeriesSelectsWithoutMouse(t *testing.T) {
 			}
 			from, fromErr := time.Parse(time.RFC3339, q.Get("from"))
 			to, toErr := time.Parse(time.RFC3339, q.Get("to"))
-			begin := sampleSeries().Begin
+			begin := sampleSeries().From
 			if fromErr != nil || toErr != nil || from.Before(begin) || to.After(begin.Add(time.Hour)) ||
 				to.Sub(from) < c.least {
 				t.Errorf("the selection opened %v, want at least %s within the hour", q, c.least)

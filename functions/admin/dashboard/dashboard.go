@@ -25,7 +25,7 @@ import (
 	"tidegate/internal/crossing"
 	"tidegate/internal/enforce"
 	"tidegate/internal/proxies"
-	"tidegate/internal/usage"
+	"tidegate/internal/records"
 )
 
 // SessionLister lists the sessions of a user. *session.Store implements it.
@@ -38,7 +38,7 @@ type SessionLister interface {
 type Services struct {
 	Keys         *app.Registry
 	Checker      *enforce.Checker // explains calls
-	Usage        *usage.Reader
+	Records      *records.Reader
 	Crossings    *crossing.Store
 	Sessions     SessionLister
 	Tokens       *token.Store
@@ -76,7 +76,7 @@ type dashboard struct {
 func Routes(r *page.Renderer, services Services) []auth.Route {
 	keys := services.Keys
 	shared := changes.New(r, keys)
-	denied := denials.New(r, keys, services.Usage)
+	denied := denials.New(r, keys, services.Records)
 	d := &dashboard{
 		Renderer: r,
 		Services: services,
@@ -88,7 +88,7 @@ func Routes(r *page.Renderer, services Services) []auth.Route {
 	}
 	return slices.Concat(
 		d.routes(), d.keyRoutes(),
-		policies.Routes(r, shared, keys, services.Usage, services.Log),
+		policies.Routes(r, shared, keys, services.Records, services.Log),
 		d.bulk.Routes(), d.denials.Routes(), d.audit.Routes(), d.groups.Routes(),
 		alerts.New(r, keys, services.Crossings).Routes(),
 	)

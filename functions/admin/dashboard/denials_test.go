@@ -13,9 +13,8 @@ import (
 
 	"tidegate/internal/cause"
 	"tidegate/internal/policy"
+	"tidegate/internal/records"
 	"tidegate/internal/testing/sitetest"
-	"tidegate/internal/usage"
-	"tidegate/internal/usage/denylog"
 )
 
 const (
@@ -24,16 +23,17 @@ const (
 )
 
 // denyAt records a denied call of a key at a time.
-func denyAt(s *sitetest.Site, name string, at time.Time, d denylog.Denial) {
-	s.Keys.Record(usage.Outcome{Subject: s.Keys.IDs[name], Registered: true, Verdict: usage.Denied, Cost: 1,
-		Time: at, Denial: &d})
+func denyAt(s *sitetest.Site, name string, at time.Time, c records.Call) {
+	c.Caller, c.Registered, c.Time = s.Keys.IDs[name], true, at
+	s.Keys.Record(c)
 }
 
-func sampleDenial(limit string) denylog.Denial {
-	return denylog.Denial{
-		Cause: cause.Limit, Plan: "free", Limit: limit, Rule: "search", Method: "GET", Path: "/orders/{id}",
-		API: "abcdef1234", Stage: "prod", Network: denylog.NetworkOf(netip.MustParseAddr("192.0.2.77")),
-		RetryAfter: 5 * time.Minute, Request: "c6af9ac6-7b61-11e6-9a41-93e8deadbeef",
+func sampleDenial(limit string) records.Call {
+	return records.Call{
+		Cause: cause.Limit, Plan: "free", Limit: limit, Routes: []string{"search"}, Method: "GET",
+		Path: "/orders/{id}", API: "abcdef1234", Stage: "prod",
+		Network: netip.MustParsePrefix("192.0.2.0/24"), RetryAfter: 5 * time.Minute,
+		Request: "c6af9ac6-7b61-11e6-9a41-93e8deadbeef",
 	}
 }
 
@@ -56,8 +56,7 @@ func TestDenialsOfOneMinute(t *testing.T) {
 		"to": {at.Add(time.Minute).Format(inputForm)}}
 	got := s.Get("/denials?" + q.Encode())
 	got.Wants(t, http.StatusOK, at.Add(12*time.Second).Format("15:04:05"), "10 per 10 s", "search",
-		"GET /orders/{id}", "abcdef1234/prod", "192.0.2.0/24", "5 min",
-		"c6af9ac6-7b61-11e6-9a41-93e8deadbeef")
+		"GET /orders/{id}", "abcdef1234/prod", "192.0.2.0/24", "5 min")
 	for _, other := range []string{"7 per day", "3 per hour", "192.0.2.77"} {
 		if strings.Contains(got.Body, other) {
 			t.Errorf("the list has %s, which the filter excludes", other)
@@ -82,7 +81,7 @@ func TestDenialsOfOneMinute(t *testing.T) {
 }
 
 // The summary of known calls: 12 in 3 minutes by one limit, 5 of another key on another
-// route by a second. Every value links to the filter by it, and keeps the key.
+// route by a second, 2 refused. Every value links to the filter by it, and keeps the key.
 func TestSummaryOfDenials(t *testing.T) {
 	s := sitetest.New(t).Login()
 	at := time.Now().UTC().Add(-2 * time.Hour).Truncate(15 * time.Minute)
@@ -91,27 +90,29 @@ func TestSummaryOfDenials(t *testing.T) {
 			sampleDenial("10 per 10 s"))
 	}
 	other := sampleDenial("3 per hour each address")
-	other.Method, other.Path, other.Rule = "POST", "/carts", "carts"
+	other.Method, other.Path, other.Routes = "POST", "/carts", []string{"carts"}
 	for i := range 5 {
 		denyAt(s, "bolt", at.Add(-time.Duration(i)*time.Hour), other)
 	}
+	for range 2 {
+		denyAt(s, "bolt", at, records.Call{Cause: cause.Revoked, Method: "GET", Path: "/carts"})
+	}
 
-	got := s.Get("/denials").Wants(t, http.StatusOK, "17 denied, at most 13 in 15\u00a0min.",
-		`<option value="3 per hour each address">3 per hour each address</option>`, `<option value="POST /carts">`,
+	got := s.Get("/denials").Wants(t, http.StatusOK, "17 denied and 2 refused, up to 1",
+		`<option value="3 per hour each address">3 per hour each address</option>`,
 		`<option value="free">free</option>`)
 	for link, cells := range map[string]string{
-		"/denials?limit=10+per+10+s":             "10 per 10 s 12 70 %",
+		"/denials?limit=10+per+10+s":             "10 per 10 s 12 71 %",
 		"/denials?limit=3+per+hour+each+address": "3 per hour each address 5 29 %",
-		"/denials?key={acme}":                    "acme 12 70 %",
-		"/denials?key={bolt}":                    "bolt 5 29 %",
-		"/denials?call=POST+%2Fcarts":            "POST /carts 5 29 %",
-		"/denials?call=GET+%2Forders%2F%7Bid%7D": "GET /orders/{id} 12 70 %",
+		"/denials?key={acme}":                    "acme 12 100 % of its calls",
+		"/denials?key={bolt}":                    "bolt 7 100 % of its calls",
+		"/denials?cause=revoked":                 "Denied 17 by a limit Refused 2 for another cause Revoked key 2",
 	} {
 		if !strings.Contains(got.Body, `href="`+link+`"`) {
 			t.Errorf("no value links to %s", link)
 		}
 		if !strings.Contains(sitetest.InWords(got.Body), cells) {
-			t.Errorf("the summary lacks %q", cells)
+			t.Errorf("the summary lacks %q:\n%s", cells, sitetest.InWords(got.Body))
 		}
 	}
 	ofAcme := s.Get("/denials?key={acme}&range=today&live=5").Wants(t, http.StatusOK,
@@ -120,73 +121,57 @@ func TestSummaryOfDenials(t *testing.T) {
 		t.Error("the denials of acme include those of bolt")
 	}
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "/denials?key={acme}&amp;limit=10+per+10+s")
-	s.Get("/denials?call=POST+/carts&plan=free").Wants(t, http.StatusOK, "5 denied",
-		`aria-label="Remove Plan: free"`, `href="/denials?call=POST+%2Fcarts"`)
+	for query, want := range map[string]string{
+		"?limit=10+per+10+s": "12 denied and 0 refused", "?plan=free": "17 denied and 0 refused",
+		"?route=search": "12 denied and 0 refused", "?cause=revoked": "0 denied and 2 refused",
+		"?key={bolt}": "5 denied and 2 refused", "?key={bolt}&cause=limit": "5 denied and 0 refused",
+	} {
+		s.Get("/denials"+query).Wants(t, http.StatusOK, want)
+	}
 	s.Get("/denials?range=1h").Wants(t, http.StatusOK, "No denials")
 }
 
-// 10 calls that passed and that limits in shadow would have denied, beside 3 denials.
-// Each list has only its own calls, with
-// key, limit and time, and no tile counts the others as denied.
-func TestDenialsOfLimitsOnTrial(t *testing.T) {
+// 10 calls that passed and that limits in shadow would have denied, beside 3 denials. They
+// are counted by limit, and not as denied.
+func TestLimitsInShadowAreCounted(t *testing.T) {
 	s := sitetest.New(t).Login()
 	at := time.Now().UTC().Add(-20 * time.Minute).Truncate(time.Minute)
 	for i := range 10 {
-		d := sampleDenial("5 per hour")
-		o := usage.Outcome{Subject: s.Keys.IDs["acme"], Registered: true, Cost: 1,
-			Time: at.Add(time.Duration(i) * time.Minute), Verdict: usage.ShadowDenied}
-		d.Cause = cause.Shadow
+		c := records.Call{Caller: s.Keys.IDs["acme"], Registered: true, Cost: 1, Plan: "free",
+			Time: at.Add(time.Duration(i) * time.Minute), Shadow: "5 per hour"}
 		if i >= 6 {
-			d.Limit, d.RetryAfter = "2 per hour", 0 // the call costs more
+			c.Shadow = "2 per hour"
 		}
-		o.Trials = []denylog.Denial{d}
-		s.Keys.Record(o)
+		s.Keys.Record(c)
 	}
 	for range 3 {
 		denyAt(s, "bolt", at, sampleDenial("7 per day"))
 	}
-	for _, c := range []struct{ path, has, hasNot string }{
-		{"/denials", "3 denied, at most 3 in", "5 per hour"},
-		{"/denials?cause=would-block", "10 would be denied, at most", "7 per day"},
-		{"/denials?cause=shadow&key=acme", "10 would be denied, at most", "7 per day"},
-	} {
-		body := sitetest.InWords(s.Get(c.path).Wants(t, http.StatusOK).Body)
-		if !strings.Contains(body, c.has) || strings.Contains(body, c.hasNot) {
-			t.Errorf("%s: want %q and no %q", c.path, c.has, c.hasNot)
+	words := sitetest.InWords(s.Get("/denials").Wants(t, http.StatusOK, "3 denied and 0 refused").Body)
+	for _, want := range []string{"7 per day 3 100 %", "5 per hour 6 60 % 2 per hour 4 40 %"} {
+		if !strings.Contains(words, want) {
+			t.Errorf("the page lacks %q: %s", want, words)
 		}
 	}
-	s.Get("/denials?cause=would-block").Wants(t, http.StatusOK, "acme", "5 per hour", "2 per hour",
-		at.Format("15:04:05"), "These calls passed.", "Would be denied by",
-		`aria-label="Remove Cause: Would block"`)
-	s.Get("/denials.csv?cause=shadow").Wants(t, http.StatusOK, ",shadow,2 per hour,", ",never,")
-	s.Get("/denials?cause=shadow").Wants(t, http.StatusOK, "never: the limit is below the call&#39;s cost")
-	if tiles := sitetest.InWords(s.Get("/?range=1h").Body); !strings.Contains(tiles, "Blocked 3 23 %") ||
-		!strings.Contains(tiles, "Would block 10 by limits in shadow") {
-		t.Error("the tiles of Overview do not have 3 blocked calls and 10 that would be")
+	if tiles := sitetest.InWords(s.Get("/?range=1h").Body); !strings.Contains(tiles,
+		"Denied 3 23 %, by a limit Refused 0") || !strings.Contains(tiles, "In shadow 10") {
+		t.Errorf("Overview does not have 3 denied calls, and 10 in shadow: %s", tiles)
 	}
-	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "None in the last 24 hours",
-		`href="/denials?cause=would-block&amp;key={acme}"`)
-	if strings.Contains(s.Get("/keys/{bolt}").Body, "would-block") {
-		t.Error("the page of a key without such calls links to them")
-	}
-	s.Get("/denials?range=1h&cause=would-block&key=bolt").Wants(t, http.StatusOK, "No limit would block")
+	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "None in the last 24 hours", "would be denied in shadow")
 }
 
-// Entries of one kind and minute are one row, which opens to the requests that are
-// logged.
-func TestDenialsOfAMinuteAreFolded(t *testing.T) {
+// The calls of one caller, limit and minute are one row.
+func TestDenialsOfAMinuteAreOneRow(t *testing.T) {
 	s := sitetest.New(t).Login()
 	at := time.Now().UTC().Add(-2 * time.Hour).Truncate(time.Minute)
 	for i := range 9 {
-		d := sampleDenial("10 per 10 s")
-		d.Request = fmt.Sprintf("request-%d", i)
-		d.RetryAfter = time.Duration(9-i) * time.Second
-		denyAt(s, "acme", at.Add(time.Duration(i)*time.Second), d)
+		c := sampleDenial("10 per 10 s")
+		c.RetryAfter = time.Duration(9-i) * time.Second
+		denyAt(s, "acme", at.Add(time.Duration(i)*time.Second), c)
 	}
 	denyAt(s, "acme", at.Add(5*time.Second), sampleDenial("7 per day"))
-	got := s.Get("/denials").Wants(t, http.StatusOK, "9 calls in this minute", "request-0", "request-2",
-		"and 5 more", "9.0 s")
-	if rows := strings.Count(got.Body, `data-label="Denied by"`); rows != 2 {
+	got := s.Get("/denials").Wants(t, http.StatusOK, `aria-label="9 calls: {acme}.`, "9.0 s")
+	if rows := strings.Count(got.Body, `data-label="Cause"`); rows != 2 {
 		t.Errorf("%d rows, want 2: one for each limit", rows)
 	}
 }
@@ -214,15 +199,11 @@ func TestDenialPagesAndCSV(t *testing.T) {
 	s := sitetest.New(t).Login()
 	now := time.Now().UTC().Truncate(time.Second)
 	for i := range perPage + 10 {
-		d := sampleDenial(fmt.Sprintf("=%d+1", i))
-		if i >= 10 {
-			d.Limit = ""
-		}
-		denyAt(s, "acme", now.Add(-time.Duration(i)*time.Minute), d)
+		denyAt(s, "acme", now.Add(-time.Duration(i)*time.Minute), sampleDenial(fmt.Sprintf("=%d+1", i)))
 	}
 	first := s.Get("/denials")
 	first.Wants(t, http.StatusOK, "Next page")
-	if n := strings.Count(first.Body, `data-label="Denied by"`); n != perPage {
+	if n := strings.Count(first.Body, `data-label="Cause"`); n != perPage {
 		t.Errorf("%d rows on the first page, want %d", n, perPage)
 	}
 	rows, err := csv.NewReader(strings.NewReader(s.Get("/denials.csv").Wants(t,
@@ -238,24 +219,21 @@ func TestDenialPagesAndCSV(t *testing.T) {
 	}
 }
 
-// Overview and the denials page count refused credentials. A key's page counts only those
-// that had a secret of the key.
+// Overview and the denials page count refused calls. A key's page counts only those that had
+// a secret of the key.
 func TestRefusedCredentials(t *testing.T) {
 	s := sitetest.New(t).Login()
 	now := time.Now()
-	refuse := func(subject string, c cause.Cause) {
-		s.Keys.Record(usage.Outcome{Subject: subject, Registered: subject != "", Time: now,
-			Denial: &denylog.Denial{Cause: c}})
+	refuse := func(caller string, c cause.Cause) {
+		s.Keys.Record(records.Call{Caller: caller, Registered: caller != "", Time: now, Cause: c})
 	}
 	for range 3 {
 		refuse("", cause.Unknown)
 	}
 	refuse(s.Keys.IDs["acme"], cause.OldSecret)
-	s.Get("/").Wants(t, http.StatusOK, "Refused", "3 unknown key, 1 previous secret",
-		`href="/denials`)
-	s.Get("/denials").Wants(t, http.StatusOK, "Refused credentials", "Unknown key",
-		"Previous secret")
-	got := s.Get("/keys/{acme}").Wants(t, http.StatusOK, "Previous secret")
+	s.Get("/").Wants(t, http.StatusOK, "Refused", "3 unknown key, 1 previous secret", `href="/denials`)
+	s.Get("/denials").Wants(t, http.StatusOK, "0 denied and 4 refused", "Unknown key", "Previous secret")
+	got := s.Get("/keys/{acme}").Wants(t, http.StatusOK, "0 denied and 1 refused", "by previous secret")
 	if strings.Contains(got.Body, "Unknown key") {
 		t.Error("the key's page counts credentials of others")
 	}

@@ -17,6 +17,7 @@ import (
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/proxies"
+	"tidegate/internal/records"
 	"tidegate/internal/route"
 	"tidegate/web/templates"
 )
@@ -184,7 +185,7 @@ func (d *dashboard) explanation(set *policy.Set, k policy.Key, e enforce.Explana
 		Verdict:  verdictText(e),
 		Allowed:  c.Allowed,
 		Response: responseTo(e.Refused, c),
-		Why:      limitReasons(app.NewSubject(set, k, nil, c.Now)),
+		Why:      limitReasons(app.NewSubject(set, k, nil, records.State{}, c.Now)),
 		Cost:     costFrom(e),
 	}
 	for _, m := range e.Routes {

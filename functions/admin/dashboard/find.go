@@ -13,6 +13,7 @@ import (
 	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/policy"
+	"tidegate/internal/records"
 	"tidegate/web/templates"
 )
 
@@ -163,7 +164,13 @@ func (d *dashboard) foundKey(s app.Subject) templates.Found {
 		Text: page.Clip(s.Name, page.MaxName), Address: d.keyPath(s.Key)}}
 }
 
-// foundByID returns the caller whose id or address the text is, or the request.
+func isReference(text string) bool {
+	_, ok := records.ParseReference(text)
+	return ok
+}
+
+// foundByID returns the caller whose id or address the text is, or the denial that it
+// refers to.
 func (d *dashboard) foundByID(typed string) []templates.Found {
 	caller, name := typed, typed
 	if _, network, ok := app.ParseAddress(typed); ok {
@@ -173,7 +180,7 @@ func (d *dashboard) foundByID(typed string) []templates.Found {
 	case app.IsCaller(caller):
 		return []templates.Found{{Kind: "caller", Choice: templates.Choice{
 			Text: "Caller " + name, Address: d.Path("/callers/" + caller)}}}
-	case requestPattern.MatchString(typed):
+	case isReference(typed), requestPattern.MatchString(typed):
 		return []templates.Found{{Kind: "request", Choice: templates.Choice{Text: "Denied call " + typed,
 			Address: page.Address(d.Path("/denials"), url.Values{"request": {typed}})}}}
 	}

@@ -15,9 +15,8 @@ import (
 	"tidegate/internal/cause"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
+	"tidegate/internal/records"
 	"tidegate/internal/testing/sitetest"
-	"tidegate/internal/usage"
-	"tidegate/internal/usage/denylog"
 )
 
 var foundLink = regexp.MustCompile(`<li><a href="([^"]*)"><bdi>([^<]*)</bdi>`)
@@ -136,21 +135,31 @@ func TestFindMany(t *testing.T) {
 	}
 }
 
-// The denials of one request are one call of the log.
+// The id of a request, and the reference in the body of its 429, find the denial. What finds
+// none says what is kept.
 func TestDenialsOfRequest(t *testing.T) {
 	s := sitetest.New(t).LoginAs(sitetest.Viewer)
 	for _, request := range []string{"one", "two"} {
-		s.Keys.Record(usage.Outcome{Subject: s.Keys.IDs["acme"], Registered: true, Verdict: usage.Denied,
-			Time: time.Now(), Denial: &denylog.Denial{Cause: cause.Limit, Plan: "free", Request: request,
-				Method: "GET", Path: "/" + request}})
+		call := records.Call{Caller: s.Keys.IDs["acme"], Registered: true, Time: time.Now(),
+			Cause: cause.Limit, Limit: request + " per hour", Plan: "free", Request: request,
+			Method: "GET", Path: "/" + request}
+		s.Keys.Record(slices.Repeat([]records.Call{call}, 57)...)
+		reference := records.ReferenceOf(&call).String()
+		got := s.Get("/denials?request="+reference).Wants(t, http.StatusOK)
+		if words := sitetest.InWords(got.Body); !strings.Contains(words, "GET /"+request) ||
+			!strings.Contains(words, "57 calls in this minute, the ids of 20") {
+			t.Errorf("the reference of %s leads to %s", request, words)
+		}
+		if found := findAll(s, reference); len(found) == 0 ||
+			!strings.HasPrefix(found[0], "Denied call {acme}.") {
+			t.Errorf("the search finds %q", found)
+		}
 	}
+	s.Get("/denials?request=none").Wants(t, http.StatusOK, "No denial found", "first 20 calls")
 	words := sitetest.InWords(s.Get("/denials?request=two").Wants(t, http.StatusOK,
 		`aria-label="Remove Request: two"`, `name="request" value="two"`).Body)
 	if !strings.Contains(words, "GET /two") || strings.Contains(words, "GET /one") {
 		t.Errorf("want the denial of request two alone in\n%s", words)
-	}
-	if body := s.Get("/denials.csv?request=two").Body; strings.Count(body, "\n") != 2 {
-		t.Errorf("the CSV of request two has\n%s", body)
 	}
 	s.Get("/denials?request="+strings.Repeat("x", 201)).Wants(t, http.StatusUnprocessableEntity,
 		"at most 200 characters")

@@ -20,7 +20,6 @@ import (
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
-	"tidegate/internal/usage"
 	"tidegate/web/templates"
 )
 
@@ -71,7 +70,7 @@ func (d *dashboard) showKey(w http.ResponseWriter, r *http.Request) error {
 
 func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (templates.KeyPage, error) {
 	ctx := r.Context()
-	s, survey, err := app.SurveyKey(ctx, d.Checker, set, k)
+	s, survey, err := d.Keys.Survey(ctx, set, k)
 	if err != nil {
 		return templates.KeyPage{}, err
 	}
@@ -99,7 +98,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	p.Live.Outage = wording.Outage([]policy.Plan{s.Effective.Plan})
 	p.Page.Chart = d.ChartScript()
 	p.Response = responseTo(survey.Refused, plainCall(survey.Result))
-	points, note, err := d.readCalls(ctx, k.ID, at)
+	series, err := d.Records.Caller(ctx, k.ID, at.Recorded())
 	if err != nil {
 		return templates.KeyPage{}, err
 	}
@@ -107,15 +106,15 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	if err != nil {
 		return templates.KeyPage{}, err
 	}
-	calls := chart.TimeSeries{Step: at.Step, Note: note, Parts: blockedBy(denied.Log, at, points),
-		SelectIn: page.Address(row.Address, page.WithLive(nil, p.Live.Seconds))}
-	p.Chart = d.drawCalls(ctx, calls, at, points, marked{recent, set.Version, s.Effective.Plan.Name})
-	p.Denials, p.Refused, p.AllDenials = denied.Rows, denied.Refused, denied.All
-	if usage.Sum(points).ShadowDenied > 0 {
-		p.OnTrial = denied.OnTrial
+	p.Chart = d.drawCalls(ctx, series, at, page.Address(row.Address, page.WithLive(nil, p.Live.Seconds)),
+		marked{recent, set.Version, s.Effective.Plan.Name})
+	p.Denials, p.AllDenials = denied.Rows, denied.All
+	p.Limits, p.Unused = wording.AllApplied(s, survey, denied.Latest)
+	diagnosis, err := app.Diagnose(ctx, d.Records, s, survey)
+	if err != nil {
+		return templates.KeyPage{}, err
 	}
-	p.Limits, p.Unused = wording.AllApplied(survey, denied.Log)
-	p.Diagnosis = wording.Diagnosis(app.Diagnose(denied.Log, denied.Counted.Unlogged, survey))
+	p.Diagnosis = wording.Diagnosis(diagnosis)
 	p.Live.Summary = keySummary(row)
 	if page.CanEdit(r) {
 		p.Actions = d.keyActionLinks(s)

@@ -169,7 +169,7 @@ func TestKeyOrders(t *testing.T) {
 	keys.UpdateKey("gamma", func(k *policy.Key) { k.Tags = []string{"eu"} })
 	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
 	for query, want := range map[string]string{
-		"order=busiest": "beta gamma alpha", "order=blocked": "gamma beta", "order=busiest&q=B": "beta",
+		"order=busiest": "beta gamma alpha", "order=denied": "gamma beta", "order=busiest&q=B": "beta",
 		"order=busiest&tag=eu":  "gamma",
 		"order=busiest&q=delta": "",
 	} {
@@ -184,25 +184,25 @@ func TestKeyOrders(t *testing.T) {
 		}
 	}
 	s.Get("/keys?order=busiest&live=2").Wants(t, http.StatusOK, `value="busiest" selected`, "order=busiest")
-	s.Get("/keys?order=blocked&q=alpha").Wants(t, http.StatusOK, "No calls in the last hour")
+	s.Get("/keys?order=denied&q=alpha").Wants(t, http.StatusOK, "No calls in the last hour")
 
 	keys.Called("delta", time.Now().Add(-2*time.Hour), 1, 0)
 	keys.Called("alpha", time.Now().Add(-5*time.Minute), 0, 1)
-	s.Get("/keys?order=used&live=0").Wants(t, http.StatusOK, `aria-sort="descending"`,
-		`data-label="Calls, last hour" class="number calls">11<`, `data-label="Blocked" class="number">7<`,
+	s.Get("/keys?order=today&live=0").Wants(t, http.StatusOK,
+		`data-label="Calls, last hour" class="number calls">11<`, `data-label="Denied" class="number"><span>7`,
 		`data-label="Last used" class="number idle">2 h ago<`)
-	body := s.Get("/keys?order=used").Wants(t, http.StatusOK).Body
+	body := s.Get("/keys?order=today").Wants(t, http.StatusOK).Body
 	if last := strings.Index(body, "<bdi>delta</bdi></a>"); last < 0 ||
 		last < max(strings.Index(body, "<bdi>alpha<"), strings.Index(body, "<bdi>gamma<")) {
 		t.Error("delta, whose last call was two hours ago, is not the last")
 	}
 	s.Get("/keys?order=busiest").Wants(t, http.StatusOK, "Only the top 64 callers of the last hour")
-	s.Get("/keys?order=used&after=x").Wants(t, http.StatusBadRequest)
-	s.Get("/callers?order=blocked").Wants(t, http.StatusOK, "Only the top 64 callers of the last hour",
-		`data-label="Calls" class="number">198<`, `data-label="Blocked" class="number">99<`)
+	s.Get("/keys?order=today&after=x").Wants(t, http.StatusBadRequest)
+	s.Get("/callers?order=denied").Wants(t, http.StatusOK, "Only the top 64 callers of the last hour",
+		`data-label="Calls" class="number">198<`, `data-label="Denied" class="number"><span>99`)
 	id := keys.TokenCaller("i", "s")
 	s.Get("/callers/"+id).Wants(t, http.StatusOK, `href="/denials?key=`+id+`"`, "Denials of this caller")
-	got := s.Get("/api/v1/keys?order=blocked").Wants(t, http.StatusOK, `"lastHour":{"allowed":4,"denied":7,`,
+	got := s.Get("/api/v1/keys?order=denied").Wants(t, http.StatusOK, `"lastHour":{"allowed":4,"denied":7,`,
 		`"lastUsed":"`).Body
 	if strings.Index(got, `"gamma"`) > strings.Index(got, `"beta"`) || strings.Contains(got, `"delta"`) {
 		t.Errorf("the API does not list gamma before beta, or lists delta: %s", got)
@@ -263,9 +263,9 @@ func TestKeysAsCSV(t *testing.T) {
 		if row[1] == "plain" && (row[8] != "3 per minute" || row[11] != "test") {
 			t.Errorf("got row %q, want the override 3 per minute with the reason test", row)
 		}
-		want := []string{"0", "0", "0", ""}
+		want := []string{"", "", "0", "0", "0", "0", "", ""}
 		if row[1] == "plain" {
-			want = []string{"9", "2", "0", called.Format(time.RFC3339)}
+			want = []string{"", "", "9", "2", "0", "0", "", called.Format(time.RFC3339)}
 		}
 		if !slices.Equal(row[17:], want) {
 			t.Errorf("%s: got calls %q, want %q", row[1], row[17:], want)

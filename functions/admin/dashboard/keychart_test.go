@@ -11,12 +11,12 @@ import (
 
 	"tidegate/functions/admin/dashboard/chart"
 	"tidegate/internal/policy"
+	"tidegate/internal/records"
 	"tidegate/internal/testing/sitetest"
-	"tidegate/internal/usage"
 )
 
-// A key's chart splits blocked calls by the limit, has a line of calls that limits in shadow
-// mode would have blocked, and marks changes of the key and of its plan with links to the audit.
+// A key's chart splits denied calls by the limit, has a line of calls that limits in shadow
+// would have denied, and marks changes of the key and of its plan with links to the audit.
 func TestKeyChart(t *testing.T) {
 	s := sitetest.New(t).Login()
 	now := time.Now()
@@ -28,11 +28,11 @@ func TestKeyChart(t *testing.T) {
 		denyAt(s, "acme", now.Add(-3*time.Minute), sampleDenial("12 per 10 seconds"))
 	}
 	denyAt(s, "acme", now.Add(-2*time.Minute), sampleDenial("50 per minute each address"))
-	would := usage.Outcome{Subject: s.Keys.IDs["acme"], Registered: true, Time: now.Add(-time.Minute),
-		Verdict: usage.ShadowDenied}
+	would := records.Call{Caller: s.Keys.IDs["acme"], Registered: true, Cost: 1, Time: now.Add(-time.Minute),
+		Shadow: "3 per hour"}
 	s.Keys.Record(would, would)
-	body := s.Get("/keys/{acme}").Wants(t, http.StatusOK, "blocked by 12 per 10 seconds",
-		"blocked by 50 per minute each address", "would block").Body
+	body := s.Get("/keys/{acme}").Wants(t, http.StatusOK, "denied by 12 per 10 seconds",
+		"denied by 50 per minute each address", "would be denied in shadow").Body
 	found := regexp.MustCompile(`data-chart="([^"]*)"`).FindStringSubmatch(body)
 	var data chart.Data
 	if err := json.Unmarshal([]byte(html.UnescapeString(found[1])), &data); err != nil {
@@ -43,10 +43,10 @@ func TestKeyChart(t *testing.T) {
 		sums = append(sums, chart.Total(series))
 	}
 	if len(sums) != 4 || sums[0] != 2 || sums[1] != 3 || sums[2] != 1 || sums[3] != 2 || data.Lines != 1 {
-		t.Errorf("got %v with %d lines, want 2 allowed, 3 and 1 blocked, and a line of 2", sums, data.Lines)
+		t.Errorf("got %v with %d lines, want 2 allowed, 3 and 1 denied, and a line of 2", sums, data.Lines)
 	}
 	var marks []string
-	for _, m := range data.Marks {
+	for _, m := range data.Marks[1:] { // the first says that the records begin
 		marks = append(marks, m.Text)
 	}
 	if got := strings.Join(marks, "; "); got != "plan free: limits changed; tags changed" {

@@ -11,17 +11,17 @@ import (
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
+	"tidegate/internal/records"
 	"tidegate/internal/route"
 	"tidegate/internal/testing/sitetest"
-	"tidegate/internal/usage/denylog"
 )
 
 // denied records n denied calls of a key by a limit, a second apart.
 func denied(s *sitetest.Site, name, limit, route string, from time.Time, n int) {
 	for i := range n {
-		denyAt(s, name, from.Add(time.Duration(i)*time.Second), denylog.Denial{
-			Cause: cause.Limit, Plan: "free", Limit: limit, Rule: route, Method: "GET", Path: "/orders",
-			RetryAfter: 40 * time.Minute, Network: denylog.NetworkOf(netip.MustParseAddr("192.0.2.77")),
+		denyAt(s, name, from.Add(time.Duration(i)*time.Second), records.Call{
+			Cause: cause.Limit, Plan: "free", Limit: limit, Routes: []string{route}, Method: "GET",
+			Path: "/orders", RetryAfter: 40 * time.Minute, Network: netip.MustParsePrefix("192.0.2.0/24"),
 		})
 	}
 }
@@ -66,7 +66,7 @@ func TestKeyNamesTheLimitThatBlocks(t *testing.T) {
 	text := sitetest.InWords(page)
 	at := last.Format("15:04") + " UTC"
 	for _, want := range []string{
-		"7 calls blocked since " + at + " , all by 100 per hour each address (policy); last " + at +
+		"7 calls denied or refused since " + at + " , all by 100 per hour each address (policy); last " + at +
 			" ; 2 earlier in the last 24 hours. Calls from that address unblock in ",
 		"10 per 10 seconds each caller plan free 3 of 10 ", "600 per hour each group plan free 3 of 600 ",
 		"900 per hour together policy 3 of 900 ", "300 per hour on orders each caller policy 3 of 300 ",
@@ -92,7 +92,7 @@ func TestDiagnosis(t *testing.T) {
 		set  func(*sitetest.Site)
 		want string
 	}{
-		"no call": {func(*sitetest.Site) {}, "No call blocked in the last 24 hours."},
+		"no call": {func(*sitetest.Site) {}, "No call denied or refused in the last 24 hours."},
 		"used up": {func(s *sitetest.Site) { s.Keys.Use("acme", 10) },
 			"10 per 10 seconds is used up. Unblocks in 10.0 s"},
 		"override": {func(s *sitetest.Site) {
@@ -104,16 +104,16 @@ func TestDiagnosis(t *testing.T) {
 			everyLimit(s)
 			denied(s, "acme", "300 per hour on orders", "orders", now.Add(-30*time.Second), 1)
 			denied(s, "acme", "600 per hour each group", "orders", now.Add(-20*time.Second), 3)
-		}, "4 calls blocked since"},
+		}, "4 calls denied or refused since"},
 		"edited since": {func(s *sitetest.Site) {
 			denied(s, "acme", "5 per hour", "", now.Add(-time.Minute), 2)
 		}, "all by 5 per hour (no longer in force); last"},
 		"a ban": {func(s *sitetest.Site) {
 			s.Keys.UpdateKey("acme", func(k *policy.Key) { k.Banned = now.Add(2 * time.Hour) })
-			denyAt(s, "acme", now.Add(-time.Minute), denylog.Denial{Cause: cause.Ban, Plan: "free"})
+			denyAt(s, "acme", now.Add(-time.Minute), records.Call{Cause: cause.Ban, Plan: "free"})
 		}, ", all by a ban; last"},
 		"without Valkey": {func(s *sitetest.Site) {
-			denyAt(s, "acme", now.Add(-time.Minute), denylog.Denial{Cause: cause.Unavailable, Plan: "free"})
+			denyAt(s, "acme", now.Add(-time.Minute), records.Call{Cause: cause.Unavailable, Plan: "free"})
 		}, ", all by an outage of Valkey; last"},
 		"revoked": {func(s *sitetest.Site) {
 			s.Keys.UpdateKey("acme", func(k *policy.Key) { k.Status = policy.Revoked })

@@ -44,7 +44,6 @@ func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) error {
 			a.Used = "never"
 		}
 		view.Rows[i].Activity = a
-		view.Trials = view.Trials || a.Would != "0" || query.order == app.WouldBlock
 	}
 	d.Remember(w, r)
 	if page.IsRefresh(r) {
@@ -75,9 +74,7 @@ func (d *dashboard) keyListPage(r *http.Request, set *policy.Set, q keyQuery,
 		Sorts: templates.KeySorts{
 			Name:    d.sortLink("Key", app.ByName, q),
 			Calls:   d.sortLink("Calls", app.Busiest, q),
-			Blocked: d.sortLink("Blocked", app.MostBlocked, q),
-			Used:    d.sortLink("Last used", app.LastUsed, q),
-			Would:   d.sortLink("Would block", app.WouldBlock, q),
+			Denied:  d.sortLink("Denied", app.MostDenied, q),
 			Closest: d.sortLink("Used", app.Closest, q),
 		},
 		Search:    d.keySearch(set, q),
@@ -139,7 +136,7 @@ func closestNote(list app.FoundKeys) string {
 	switch list.Reach {
 	case app.ReadNear:
 		return "Ordered: " + read + " keys that are listed as denied or near a limit, or made most calls " +
-			"in the last hour."
+			"today."
 	case app.ReadSome:
 		return "Ordered: the first " + read + " of the keys that are listed as denied or near a limit. " +
 			"Filter by plan for others."
@@ -170,9 +167,9 @@ func (d *dashboard) emptyKeys(q keyQuery, list app.FoundKeys) templates.Empty {
 	case q.after != "":
 		return templates.Empty{Heading: "No more keys",
 			Advice: "The list is shorter now. Go to the first page."}
-	case q.order == app.LastUsed:
-		return templates.Empty{Heading: "No calls in 24 hours",
-			Advice: "No key used in 24 hours matches. Sort by name to see all keys."}
+	case q.order == app.Today:
+		return templates.Empty{Heading: "No calls today",
+			Advice: "No key used today (UTC) matches. Sort by name to see all keys."}
 	case app.IsRanking(q.order):
 		return templates.Empty{Heading: "No calls in the last hour",
 			Advice: "None of its top callers matches. Sort by name to see all keys."}
@@ -250,7 +247,9 @@ func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) error {
 	}
 	t := page.NewTable("id", "name", "plan", "group", "status", "state", "env", "tags", "limits", "used",
 		"override until", "override reason", "expires", "banned until", "created", "updated", "version",
-		"calls last hour", "blocked last hour", "would block last hour", "last used")
+		"denied by", "denied until",
+		"calls last hour", "denied last hour", "refused last hour", "in shadow last hour", "at least",
+		"last used")
 	next := query.after
 	for {
 		list, err := app.FindKeys(r.Context(), d.Keys, set, query.KeyFilter, next, page.CSVRows)
@@ -258,12 +257,12 @@ func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) error {
 			return page.Failed("export keys", err)
 		}
 		ids := app.IDsOf(list.Subjects, subjectID)
-		activities, err := app.Activities(r.Context(), d.Usage, ids, time.Now())
+		activities, err := app.Activities(r.Context(), d.Records, ids, time.Now())
 		if err != nil {
 			return page.Failed("export calls", err)
 		}
 		for i, s := range list.Subjects {
-			t.Row(append(keyCells(s), activityCells(activities[i])...)...)
+			t.Row(append(keyCells(s), activityCells(&activities[i])...)...)
 		}
 		if next = list.Next; next == "" || t.Ends() {
 			break
@@ -279,10 +278,14 @@ func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) error {
 }
 
 // activityCells returns the last cells of a key in exportKeys.
-func activityCells(a app.Activity) []string {
+func activityCells(a *app.Activity) []string {
 	text := func(n int64) string { return strconv.FormatInt(n, 10) }
-	return []string{text(a.Calls.Calls()), text(a.Calls.Denied),
-		text(a.Calls.ShadowDenied), page.Stamp(a.Last)}
+	sum, incomplete := a.Sum(), ""
+	if a.Incomplete() {
+		incomplete = "yes"
+	}
+	return []string{text(sum.Calls()), text(sum.Denied), text(sum.Refused), text(sum.Shadow), incomplete,
+		page.Stamp(a.Last)}
 }
 
 // keyCells returns the first cells of a key, in the order of exportKeys's columns.
@@ -294,6 +297,10 @@ func keyCells(s app.Subject) []string {
 	for _, l := range s.Limits {
 		used = append(used, strconv.FormatInt(l.Used(), 10))
 	}
+	deniedBy, deniedUntil := "", ""
+	if len(s.Deniers) > 0 {
+		deniedBy, deniedUntil = s.Deniers[0].Limit, page.Stamp(s.Deniers[0].Until)
+	}
 	until, reason := "", ""
 	if s.Override != nil {
 		until = page.Stamp(s.Override.Until)
@@ -304,6 +311,7 @@ func keyCells(s app.Subject) []string {
 		strings.Join(s.Tags, ", "), policydoc.LimitsText(s.Effective.Limits), strings.Join(used, "; "),
 		until, reason, page.Stamp(s.Expires), page.Stamp(s.Banned),
 		page.Stamp(s.Created), page.Stamp(s.Updated), strconv.FormatInt(s.Version, 10),
+		deniedBy, deniedUntil,
 	}
 }
 

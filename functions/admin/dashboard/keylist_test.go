@@ -32,14 +32,14 @@ func TestKeysPage(t *testing.T) {
 	text := sitetest.InWords(page.Body)
 	for _, want := range []string{
 		"Keys 4 keys",
-		"acme {acme} free blocked now unblocks in 10.0 s 0 allowed, 0 blocked " +
+		"acme {acme} free blocked now unblocks in 10.0 s 0 allowed, 0 denied, 0 refused " +
 			"0 0 never 10 per 10 seconds 10 " +
 			"of 10 full 10.0 s",
-		"chandlery {chandlery} pro near a limit override 0 allowed, 0 blocked " +
+		"chandlery {chandlery} pro near a limit override 0 allowed, 0 denied, 0 refused " +
 			"0 0 never 100 per 10 seconds 37 " +
 			"of 100 10.0 s " +
 			"44 per 10 minutes counter 37 of 44 84 %",
-		"dinghy {dinghy} free revoked 0 allowed, 0 blocked 0 0 never Nothing is counted.",
+		"dinghy {dinghy} free revoked 0 allowed, 0 denied, 0 refused 0 0 never Nothing is counted.",
 		"1,000 per calendar month (Europe/Berlin) 0 of 1,000 – 100 per 10 seconds denied " +
 			"calls count 0 of 100 – " +
 			"5,000 per hour notify at 80/100 % 0 of 5,000",

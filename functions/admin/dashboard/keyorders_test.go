@@ -9,12 +9,12 @@ import (
 
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
+	"tidegate/internal/records"
 	"tidegate/internal/testing/sitetest"
-	"tidegate/internal/usage"
 )
 
-// The list orders keys by what limits in shadow mode would have blocked, and by their
-// fullest limit, also of a group. A column says how many calls would have been blocked.
+// The list orders keys by what limits in shadow would have denied, and by their fullest
+// limit, also of a group. It says how many calls would have been denied.
 func TestKeysByUse(t *testing.T) {
 	s := sitetest.New(t, sitetest.WithKeys(sitetest.NewRegistry(t, "acme", "bolt", "cargo"))).Login()
 	first := func(path string, names ...string) string {
@@ -28,16 +28,16 @@ func TestKeysByUse(t *testing.T) {
 		}
 		return sitetest.InWords(body)
 	}
-	if strings.Contains(s.Get("/keys").Body, "Would block") {
-		t.Error("a column of would-be denials without any")
+	if strings.Contains(s.Get("/keys").Body, "in shadow") {
+		t.Error("the list tells of limits in shadow without any")
 	}
 	for name, calls := range map[string]int{"bolt": 4, "cargo": 3, "acme": 1} {
-		o := usage.Outcome{Subject: s.Keys.IDs[name], Registered: true, Time: time.Now(),
-			Verdict: usage.ShadowDenied}
-		s.Keys.Record(slices.Repeat([]usage.Outcome{o}, calls)...)
+		c := records.Call{Caller: s.Keys.IDs[name], Registered: true, Cost: 1, Time: time.Now(),
+			Shadow: "3 per hour"}
+		s.Keys.Record(slices.Repeat([]records.Call{c}, calls)...)
 	}
-	words := first("/keys?order=would-block", "bolt", "cargo", "acme")
-	for _, text := range []string{"Would block", "bolt", "4 0 4", "3 0 3", "1 0 1"} {
+	words := first("/keys?order=denied", "bolt", "cargo", "acme")
+	for _, text := range []string{"bolt", "4 0 4 in shadow", "3 0 3 in shadow", "1 0 1 in shadow"} {
 		if !strings.Contains(words, text) {
 			t.Errorf("want %q in %s", text, words)
 		}

@@ -165,18 +165,18 @@ func (d *dashboard) renderOverride(w http.ResponseWriter, r *http.Request, statu
 }
 
 // lastDenial names the limit that denied a key last, and says whether an override reaches
-// it; empty for none in the last 24 hours.
+// it; empty for none in the last 50 hours.
 func (d *dashboard) lastDenial(ctx context.Context, set *policy.Set, k policy.Key) (string, error) {
-	recent, err := d.denials.Recent(ctx, k.ID)
+	states, err := d.Records.States(ctx, []string{k.ID})
 	if err != nil {
 		return "", err
 	}
-	last, found := app.LastDenial(recent.Log)
-	if !found || last.Limit == "" {
+	e, _ := set.Effective(k, time.Now())
+	last, found := app.NewSubject(set, k, nil, states[0], time.Now()).LastDenial()
+	if !found {
 		return "", nil
 	}
 	text := "Denied last by " + page.Clip(last.Limit, page.MaxName)
-	e, _ := set.Effective(k, time.Now())
 	for _, a := range set.Language().Candidates(e.Caller) {
 		switch {
 		case answer.NameOf(a.Limit) != last.Limit || a.CountsOnly:

@@ -7,17 +7,17 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/dashboard/chart"
-	"tidegate/functions/admin/dashboard/denials"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/wording"
+	"tidegate/internal/cause"
 	"tidegate/internal/policy"
-	"tidegate/internal/usage"
-	"tidegate/internal/usage/denylog"
+	"tidegate/internal/records"
 	"tidegate/web/templates"
 )
 
@@ -44,25 +44,13 @@ func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error
 	}
 	p.Page.Chart = d.ChartScript()
 	began := time.Now()
-	points, err := d.Usage.Overview(ctx, at.From, at.To, at.ByMinute())
+	series, err := d.Records.Total(ctx, at.Recorded())
 	if err != nil {
 		return p, err
 	}
 	latency := time.Since(began)
-	sum := usage.Sum(points)
-	active, err := d.activeFigure(ctx, at, now)
-	if err != nil {
-		return p, err
-	}
-	refused, err := d.Usage.Refusals(ctx, "", at.From, at.To, at.ByMinute())
-	if err != nil {
-		return p, err
-	}
-	orders := []usage.Order{usage.Busiest, usage.MostDenied}
-	if sum.ShadowDenied > 0 {
-		orders = append(orders, usage.WouldDeny)
-	}
-	ranked, err := d.Usage.Rank(ctx, at.From, at.To, at.ByMinute(), topCount, orders...)
+	sum := series.Sum()
+	active, err := d.activeFigure(ctx, at)
 	if err != nil {
 		return p, err
 	}
@@ -71,18 +59,14 @@ func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error
 		return p, err
 	}
 	p.Live.Outage = wording.Outage(set.Plans)
-	if p.Rankings, err = d.rankings(ctx, at, set, orders, ranked); err != nil {
+	if p.Rankings, err = d.rankings(ctx, at, set); err != nil {
 		return p, err
 	}
-	p.Figures = d.figures(sum, refused, active, valkeyFigure(points, at.ByMinute(), latency),
-		d.denialsAddress(at, now, ""), d.denialsAddress(at, now, denylog.AnyTrial))
-	p.Live.Summary = page.Number(sum.Calls()) + " calls, " + page.Number(sum.Denied) + " blocked"
-	calls := chart.TimeSeries{Step: at.ByMinute(),
-		SelectIn: page.Address(home, page.WithLive(nil, p.Live.Seconds))}
-	if at.Step < calls.Step {
-		calls.Note = "Totals are counted by the minute. Key pages have shorter steps."
-	}
-	p.Chart = d.drawCalls(ctx, calls, at, points, marked{policy: set.Version})
+	p.Figures = d.figures(&series, active, valkeyFigure(&series, latency), at)
+	p.Live.Summary = page.Number(sum.Calls()) + " calls, " + page.Number(sum.Denied) + " denied, " +
+		page.Number(sum.Refused) + " refused"
+	p.Chart = d.drawCalls(ctx, series, at, page.Address(home, page.WithLive(nil, p.Live.Seconds)),
+		marked{policy: set.Version})
 	if sum.Calls() == 0 {
 		p.Empty, err = d.firstSteps(ctx, set)
 	}
@@ -116,112 +100,111 @@ func (d *dashboard) firstSteps(ctx context.Context, set *policy.Set) (*templates
 	}, nil
 }
 
-// activeFigure counts the callers of a period that ends now, within the last 24 hours. For
-// other periods it counts those of the last 24 hours, and says so: of each caller only the
-// last call's time is known.
-func (d *dashboard) activeFigure(ctx context.Context, at chart.Period, now time.Time) (
-	templates.Figure, error,
-) {
-	since, note := at.From, at.Words()
-	if now.Sub(at.To) > time.Minute || now.Sub(at.From) > usage.MinutesKept {
-		since, note = now.Add(-usage.MinutesKept), "last 24 hours, whatever the range"
-	}
-	n, err := d.Usage.ActiveCount(ctx, since, now)
-	return templates.Figure{Name: "Active callers", Value: page.Number(n), Note: note}, err
+// activeFigure counts the callers of the present hour, or of the day for a longer period.
+func (d *dashboard) activeFigure(ctx context.Context, at chart.Period) (templates.Figure, error) {
+	n, since, err := d.Records.ActiveCount(ctx, at.To.Sub(at.From) > time.Hour)
+	return templates.Figure{Name: "Active callers", Value: page.Number(n),
+		Note: "since " + page.Instant(since).Text, Now: true}, err
 }
 
 // denialsAddress returns the address of the denials of a period with a cause, empty for
-// all. For a longer period than the log keeps, it returns that of the whole log.
-func (d *dashboard) denialsAddress(at chart.Period, now time.Time, cause string) string {
-	values := url.Values{"cause": {cause}}
-	if at.From.After(now.Add(-denylog.Retention)) {
-		values.Set("from", at.From.UTC().Format(time.RFC3339))
+// all; empty for a period whose denials are not kept, or not counted together.
+func (d *dashboard) denialsAddress(at chart.Period, by string) string {
+	if at.From.Before(time.Now().Add(-records.MinutesKept)) || at.To.Sub(at.From) > 25*time.Hour {
+		return ""
 	}
-	if now.Sub(at.To) > time.Minute {
-		values.Set("to", at.To.UTC().Format(time.RFC3339))
-	}
+	values := url.Values{"cause": {by}, "from": {at.From.UTC().Format(time.RFC3339)},
+		"to": {at.To.UTC().Format(time.RFC3339)}}
 	return page.Address(d.Path("/denials"), values)
 }
 
-// figures returns the figures at the top of the page. denied is the address of the
-// denials, onTrial that of what limits in shadow would have denied.
-func (d *dashboard) figures(sum usage.Counts, refused usage.Refusals, active, valkey templates.Figure,
-	denied, onTrial string) []templates.Figure {
-	share := "0 %"
-	if sum.Denied > 0 {
-		share = page.Number(app.Percent(sum.Denied, sum.Calls())) + " %"
-	}
-	would := templates.Figure{Name: "Would block", Value: page.Number(sum.ShadowDenied),
-		Note: "by limits in shadow"}
-	if sum.ShadowDenied > 0 {
-		would.Address = onTrial
+// figures returns the figures at the top of the page.
+func (d *dashboard) figures(s *records.Series, active, valkey templates.Figure, at chart.Period,
+) []templates.Figure {
+	sum := s.Sum()
+	count := func(n int64) string { return page.AtLeast(n, s.Incomplete()) }
+	calls := templates.Figure{Name: "Calls", Value: count(sum.Calls()),
+		Address: "#" + rankingTexts[records.Busiest].id}
+	if s.Began.After(s.From) && !s.Began.IsZero() {
+		calls.Note = "since " + page.Instant(s.Began).Text
 	}
 	return []templates.Figure{
-		{Name: "Requests", Value: page.Number(sum.Calls()), Address: "#" + rankingTexts[usage.Busiest].id},
-		{Name: "Blocked", Value: page.Number(sum.Denied), Note: share, Address: denied},
-		{Name: "Refused", Value: page.Number(refused.Sum()), Note: denials.RefusalWords(refused),
-			Address: denied},
-		active, would, valkey,
+		calls,
+		{Name: "Denied", Value: count(sum.Denied), Note: app.ShareWords(sum.Denied, sum.Calls()) + ", by a limit",
+			Address: d.denialsAddress(at, cause.Limit.String())},
+		{Name: "Refused", Value: count(sum.Refused), Note: refusalWords(s.ByKind()),
+			Address: d.denialsAddress(at, "")},
+		active,
+		{Name: "In shadow", Value: count(sum.Shadow), Note: "allowed, would be denied"},
+		valkey,
 	}
+}
+
+// refusalWords describes refusals by cause: "3 revoked key, 1 no credential".
+func refusalWords(all []records.KindCount) string {
+	var words []string
+	for _, k := range all {
+		if k.Cause != cause.Limit && k.Cause != cause.Shadow {
+			words = append(words, page.Number(k.Calls)+" "+strings.ToLower(app.CauseWords[k.Cause]))
+		}
+	}
+	return cmp.Or(strings.Join(words, ", "), "for another cause")
 }
 
 // valkeyFigure says whether calls of the period were decided without Valkey, and when.
 // latency is the time that Valkey took for one read just now.
-func valkeyFigure(points []usage.Point, step, latency time.Duration) templates.Figure {
-	degraded := slices.DeleteFunc(slices.Clone(points), func(p usage.Point) bool { return p.Degraded == 0 })
-	if len(degraded) == 0 {
+func valkeyFigure(s *records.Series, latency time.Duration) templates.Figure {
+	without := slices.DeleteFunc(slices.Clone(s.Points), func(p records.Point) bool { return p.Degraded == 0 })
+	if len(without) == 0 {
 		return templates.Figure{Name: "Valkey", Value: "healthy", Now: true,
 			Note: strconv.FormatFloat(float64(latency.Microseconds())/1000, 'f', 1, 64) + " ms"}
 	}
-	first, last := page.Instant(degraded[0].Start), page.Instant(degraded[len(degraded)-1].Start.Add(step))
+	end := without[len(without)-1].Start.Add(s.Step)
+	first, last := page.Instant(without[0].Start), page.Instant(end)
 	return templates.Figure{Name: "Valkey", Value: "was unavailable", Bad: true,
-		Note: "calls decided without it: " + page.Number(usage.Sum(degraded).Degraded) + ", between " +
+		Note: "calls decided without it: " + page.AtLeast(s.Sum().Degraded, true) + ", between " +
 			first.Text + " and " + last.Text}
 }
 
-// rankingTexts name the rankings, and the column of each that the others lack.
-var rankingTexts = map[usage.Order]struct{ id, heading, column string }{
-	usage.Busiest:    {"busiest", "Busiest", "Blocked"},
-	usage.MostDenied: {"most-blocked", "Most blocked", "Blocked"},
-	usage.WouldDeny:  {"would-block", "Would be blocked", "Would block"},
+// rankingTexts name the rankings.
+var rankingTexts = map[records.Order]struct{ id, heading string }{
+	records.Busiest: {"busiest", "Busiest"}, records.MostDenied: {"most-denied", "Most denied"},
 }
 
-// rankings returns the rankings of callers, the most blocked first. The name of a caller
+// rankings returns the rankings of callers, the most denied first. The name of a caller
 // without a record is its id.
-func (d *dashboard) rankings(ctx context.Context, at chart.Period, set *policy.Set, orders []usage.Order,
-	ranked map[usage.Order][]usage.Talker) ([]templates.Ranking, error) {
-	var all []usage.Talker
+func (d *dashboard) rankings(ctx context.Context, at chart.Period, set *policy.Set) (
+	[]templates.Ranking, error) {
+	orders := []records.Order{records.MostDenied, records.Busiest}
+	var all []records.Ranked
+	ranked := map[records.Order][]records.Ranked{}
 	for _, o := range orders {
-		all = append(all, ranked[o]...)
+		found, err := d.Records.Rank(ctx, at.Recorded(), o, topCount)
+		if err != nil {
+			return nil, err
+		}
+		ranked[o], all = found, append(all, found...)
 	}
-	records, err := app.Records(ctx, d.Keys, set, all, func(t usage.Talker) string { return t.ID })
+	known, err := app.Records(ctx, d.Keys, set, all, func(t records.Ranked) string { return t.ID })
 	if err != nil {
 		return nil, err
 	}
-	views := make([]templates.Ranking, 0, len(orders))
-	for _, o := range []usage.Order{usage.MostDenied, usage.WouldDeny, usage.Busiest} {
-		if !slices.Contains(orders, o) {
-			continue
-		}
-		texts := rankingTexts[o]
-		v := templates.Ranking{ID: texts.id, Heading: texts.heading, Column: texts.column}
+	views := make([]templates.Ranking, len(orders))
+	for i, o := range orders {
+		v := templates.Ranking{ID: rankingTexts[o].id, Heading: rankingTexts[o].heading}
 		for _, t := range ranked[o] {
-			counted := t.Denied
-			if o == usage.WouldDeny {
-				counted = t.ShadowDenied
-			}
-			row := d.talkerRow(at, t, records[t.ID])
-			row.Counted = page.Number(counted)
-			row.Share = page.Number(app.Percent(counted, t.Calls())) + " %"
-			v.Rows = append(v.Rows, row)
+			v.Rows = append(v.Rows, d.talkerRow(at, t, known[t.ID]))
+			v.Shadow = v.Shadow || t.Shadow > 0
 		}
-		views = append(views, v)
+		views[i] = v
 	}
 	return views, nil
 }
 
-func (d *dashboard) talkerRow(at chart.Period, t usage.Talker, k policy.Key) templates.TalkerRow {
-	row := templates.TalkerRow{Name: t.ID, Calls: page.Number(t.Calls())}
+func (d *dashboard) talkerRow(at chart.Period, t records.Ranked, k policy.Key) templates.TalkerRow {
+	row := templates.TalkerRow{Name: t.ID, Calls: page.Number(t.Calls()), Denied: page.Number(t.Denied),
+		Share: app.ShareWords(t.Denied, t.Calls()), Refused: page.Number(t.Refused),
+		Shadow: page.Number(t.Shadow)}
 	switch {
 	case k.ID != "":
 		row.Name = page.Clip(k.Name, page.MaxName)

@@ -4,49 +4,34 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"tidegate/internal/policy"
+	"tidegate/internal/records"
 	"tidegate/internal/testing/sitetest"
-	"tidegate/internal/usage"
 )
 
 // withShadow is a plan's list of limits with one in shadow.
 const withShadow = "10 per minute\n3 per minute, shadow"
 
-// A plan's page shows what its limits in shadow would have blocked since the last
-// edit of them, by key.
+// A plan's page tells of its limits in shadow from the first whole minute after the edit of
+// them, so that it counts no call before them.
 func TestShadowOfPlan(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.Server.SetTime(time.Now())
-	record := func(name string, passed, would, denied int) {
-		o := usage.Outcome{Subject: s.Keys.IDs[name], Registered: true, Time: time.Now()}
-		calls := slices.Repeat([]usage.Outcome{o}, passed+would+denied)
-		for i := range calls[passed:] {
-			calls[passed+i].Verdict = usage.ShadowDenied
-			if i >= would {
-				calls[passed+i].Verdict |= usage.Denied
-			}
-		}
-		s.Keys.Record(calls...)
-	}
-	s.Keys.Record(usage.Outcome{Subject: s.Keys.IDs["acme"], Registered: true,
-		Time: time.Now().Add(-2 * time.Minute), Verdict: usage.ShadowDenied}) // by an earlier limit
+	call := records.Call{Caller: s.Keys.IDs["acme"], Registered: true, Cost: 1, Plan: "free",
+		Shadow: "3 per minute", Time: time.Now()}
+	s.Keys.Record(call) // by an equal limit before the edit
 	form := planOf(1, "free", "10")
 	form.Set("limits", withShadow)
 	s.Post("/policies/plans/1/edit", form).Wants(t, http.StatusSeeOther)
-	record("acme", 3, 5, 0)
-	record("bolt", 1, 1, 2)
-	s.Get("/").Wants(t, http.StatusOK, "by limits in shadow")
-	result := "would have blocked 8 of 12 calls, of 2 keys; 1 newly blocked."
-	page := s.Get("/policies/plans/1").Wants(t, http.StatusOK, result, "cause=shadow")
-	if got := sitetest.InWords(page.Body); !strings.Contains(got, "acme 5 8") ||
-		!strings.Contains(got, "bolt 3 4") {
-		t.Errorf("want acme with 5 of 8 and bolt with 3 of 4 calls in %s", got)
-	}
+	after := time.Now().UTC().Truncate(time.Minute).Add(time.Minute)
+	s.Get("/").Wants(t, http.StatusOK, "In shadow")
+	s.Get("/policies/plans/1").Wants(t, http.StatusOK, "Counted from "+after.Format(time.DateTime)+" UTC on.")
+	s.Post("/policies/plans/1/edit", sitetest.With(form, "version", "2", "action", "preview", "reason", "")).
+		Wants(t, http.StatusOK, "Limits in shadow: Counted from ")
 }
 
 // A plan's page has the use of each limit over its keys, those closest to a limit first,
@@ -69,7 +54,7 @@ func TestPlanPage(t *testing.T) {
 		"<h1>Plan <bdi>hour</bdi></h1>", "/edit").Body
 	words := sitetest.InWords(body)
 	for _, text := range []string{
-		"Keys 20", "At a limit 2", "Near a limit 4", "Calls, last hour 210", "Blocked, last hour 20 9 %",
+		"Keys 20", "At a limit 2", "Near a limit 4", "Calls, last hour 210", "Denied, last hour 20 10 %", "Refused, last hour 0",
 		"100 per hour 55 (55 %) 100 (100 %) 100 (100 %)", // of the 19 keys without an override
 		"4 per hour each caller", "key-20", "All keys of this plan (20)",
 	} {
@@ -86,8 +71,8 @@ func TestPlanPage(t *testing.T) {
 	}
 }
 
-// The preview of a plan shows the difference, how many keys have the plan, and what its
-// limits in shadow would have blocked by key. It writes nothing.
+// The preview of a plan shows the difference, and how many keys have the plan. It writes
+// nothing.
 func TestPlanPreview(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.Server.SetTime(time.Now())
@@ -96,18 +81,11 @@ func TestPlanPreview(t *testing.T) {
 	}
 	plain := s.Post("/policies/plans/1/edit", preview(1)).Wants(t, http.StatusOK, "plan free: limits",
 		"1 change for 2 keys.")
-	if strings.Contains(plain.Body, "would have blocked") {
-		t.Error("a plan without limits in shadow would have blocked calls")
+	if strings.Contains(plain.Body, "would have denied") {
+		t.Error("a plan without limits in shadow would have denied calls")
 	}
-	s.Post("/policies/plans/1/edit", planOf(1, "free", "10", "limits", withShadow)).
-		Wants(t, http.StatusSeeOther)
 	written := s.Keys.Written()
-	would := usage.Outcome{Subject: s.Keys.IDs["acme"], Registered: true, Time: time.Now(),
-		Verdict: usage.ShadowDenied}
-	s.Keys.Record(would, would, usage.Outcome{Subject: s.Keys.IDs["acme"], Registered: true,
-		Time: time.Now()})
-	s.Post("/policies/plans/1/edit", preview(2, "limits", withShadow)).Wants(t, http.StatusOK,
-		"would have blocked 2 of 3 calls, of 1 key; 1 newly blocked.", "acme: 2 of 3 calls")
+	s.Post("/policies/plans/1/edit", preview(1, "limits", withShadow)).Wants(t, http.StatusOK, "3 per minute")
 	if s.Keys.Written() != written {
 		t.Error("a preview wrote something")
 	}

@@ -260,17 +260,17 @@ func TestOverview(t *testing.T) {
 	for _, path := range []string{"/", "/?range=5m", "/?range=24h", "/?range=7d", "/?range=odd"} {
 		s.Get(path).Wants(
 			t, http.StatusOK, `<a class="big" href="#busiest">125</a>`,
-			`href="/denials`, "95 allowed and 30 blocked", ">acme<",
+			`href="/denials`, "95 allowed, 30 denied and 0 refused", ">acme<",
 			">bolt<", "24 %",
 		)
 	}
 	body := s.Get("/").Body
-	busiest, blocked := strings.Index(body, `id="busiest"`), strings.Index(body, `id="most-blocked"`)
+	busiest, blocked := strings.Index(body, `id="busiest"`), strings.Index(body, `id="most-denied"`)
 	if first := strings.Index(body[busiest:], "acme"); first > strings.Index(body[busiest:], "bolt") {
 		t.Error("acme is not the busiest")
 	}
 	if first := strings.Index(body[blocked:], "bolt"); first > strings.Index(body[blocked:], "acme") {
-		t.Error("bolt is not the most blocked")
+		t.Error("bolt is not the most denied")
 	}
 	from := time.Now().Add(-2 * time.Hour).UTC().Format(time.RFC3339)
 	to := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
@@ -280,7 +280,7 @@ func TestOverview(t *testing.T) {
 	s.Post("/policies/plans/1/edit", planOf(1, "free", "7")).Wants(t, http.StatusSeeOther)
 	s.Get("/?range=1h").Wants(t, http.StatusOK, "plan free: limits")
 	if got := s.Refresh("/?live=5").Wants(
-		t, http.StatusOK, `<section id="live"`, "125 calls, 30 blocked",
+		t, http.StatusOK, `<section id="live"`, "125 calls, 30 denied, 0 refused",
 	); strings.Contains(got.Body, "<html") {
 		t.Error("a refresh got a whole page")
 	}

@@ -19,9 +19,8 @@ var keyOrders = []templates.Option{
 	{Value: string(app.ByName), Text: "by name"},
 	{Value: string(app.Closest), Text: "closest to a limit"},
 	{Value: string(app.Busiest), Text: "most calls, last hour"},
-	{Value: string(app.MostBlocked), Text: "most blocked, last hour"},
-	{Value: string(app.WouldBlock), Text: "most would be blocked, last hour"},
-	{Value: string(app.LastUsed), Text: "last used first"},
+	{Value: string(app.MostDenied), Text: "most denied, last hour"},
+	{Value: string(app.Today), Text: "busiest today"},
 }
 
 // keyQuery is the filter, the order and the page of the key list, all from its address.

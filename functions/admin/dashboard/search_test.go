@@ -14,10 +14,9 @@ import (
 
 	"tidegate/functions/admin/server"
 	"tidegate/internal/cause"
+	"tidegate/internal/records"
 	"tidegate/internal/registry"
 	"tidegate/internal/testing/sitetest"
-	"tidegate/internal/usage"
-	"tidegate/internal/usage/denylog"
 )
 
 // A search for an id or a secret, also with spaces around it, redirects to the key. A
@@ -200,18 +199,18 @@ func TestFirstPageOfKeyStates(t *testing.T) {
 	}
 	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
 	now := time.Now()
-	denied := func(name string, d *denylog.Denial) {
-		keys.Record(usage.Outcome{Subject: keys.IDs[name], Registered: true, Verdict: usage.Denied,
-			Time: now, Denial: d, DeniedUntil: now.Add(time.Hour)})
+	denied := func(name string, by cause.Cause) {
+		keys.Record(records.Call{Caller: keys.IDs[name], Registered: true, Time: now, Cause: by,
+			Limit: "10 per hour", RetryAfter: time.Hour})
 	}
 	for _, name := range []string{"customer-590", "customer-591"} {
 		s.Post("/keys/{"+name+"}/ban", fields("lasts", "1h", "version", "{acme#}", "reason", "abuse")).Wants(t,
 			http.StatusSeeOther)
 	}
-	denied("customer-592", &denylog.Denial{Cause: cause.Ban, RetryAfter: time.Hour}) // no longer banned
+	denied("customer-592", cause.Ban) // no longer banned
 	for _, name := range []string{"customer-593", "customer-594", "customer-595"} {
 		keys.Use(name, 10)
-		denied(name, &denylog.Denial{Cause: cause.Limit, RetryAfter: time.Hour})
+		denied(name, cause.Limit)
 	}
 	keys.Use("customer-596", 8)
 	keys.Use("customer-597", 9)

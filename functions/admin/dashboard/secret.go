@@ -61,7 +61,7 @@ func hasPreviousSecret(k policy.Key, now time.Time) bool { return k.Grace.After(
 
 // previousSecretUse returns a sentence on when the previous secret was last used.
 func (d *dashboard) previousSecretUse(ctx context.Context, k policy.Key) (string, error) {
-	at, err := d.Usage.OldSecretUsed(ctx, k.ID, time.Now())
+	at, err := app.OldSecretUsed(ctx, d.Records, k.ID, time.Now())
 	switch {
 	case err != nil:
 		return "", err

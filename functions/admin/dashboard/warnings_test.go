@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"tidegate/internal/policy"
+	"tidegate/internal/records"
 	"tidegate/internal/registry"
 	"tidegate/internal/testing/sitetest"
-	"tidegate/internal/usage"
 )
 
 // A typed end wins over the chosen duration. An end that the form displayed, and that was
@@ -160,8 +160,7 @@ func TestRotationInGrace(t *testing.T) {
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "Previous secret not used in 30 days.",
 		"Expire previous secret")
 	at := time.Now().Add(-5 * time.Minute)
-	s.Keys.Record(usage.Outcome{Subject: s.Keys.IDs["acme"], Registered: true,
-		Verdict: usage.OldSecret, Cost: 1,
+	s.Keys.Record(records.Call{Caller: s.Keys.IDs["acme"], Registered: true, OldSecret: true, Cost: 1,
 		Time: at})
 	used := "Previous secret last used " + at.UTC().Truncate(time.Minute).Format(time.DateTime) + " UTC."
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, used)

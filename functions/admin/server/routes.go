@@ -42,18 +42,18 @@ func (s *server) routes() []auth.Route {
 // apiRoutes returns the routes of the API.
 func (s *server) apiRoutes() []auth.Route {
 	services := api.Services{
-		Keys: s.Keys, Checker: s.Checker, Usage: s.Usage, Crossings: s.Crossings,
+		Keys: s.Keys, Checker: s.Checker, Records: s.Records, Crossings: s.Crossings,
 		Tokens: s.Tokens, Log: s.Log, Proxies: s.Proxies,
 	}
 	if s.OwnerView {
-		services.Owners = &app.Owners{Keys: s.Keys, Usage: s.Usage, Throttle: s.Owners}
+		services.Owners = &app.Owners{Keys: s.Keys, Records: s.Records, Throttle: s.Owners}
 	}
 	return api.Routes(s.BasePath, services)
 }
 
 func (s *server) pageRoutes() []auth.Route {
 	services := dashboard.Services{
-		Keys: s.Keys, Checker: s.Checker, Usage: s.Usage, Sessions: s.Sessions, Tokens: s.Tokens,
+		Keys: s.Keys, Checker: s.Checker, Records: s.Records, Sessions: s.Sessions, Tokens: s.Tokens,
 		StoreVersion: s.StoreVersion, Log: s.Log, Stage: s.Stage, Release: s.Release,
 		ExampleURL: s.ExampleURL,
 		Crossings:  s.Crossings, Proxies: s.Proxies,

@@ -27,8 +27,8 @@ import (
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
 	"tidegate/internal/proxies"
+	"tidegate/internal/records"
 	"tidegate/internal/store"
-	"tidegate/internal/usage"
 )
 
 // Config has the dashboard's address and users.
@@ -63,7 +63,7 @@ type Config struct {
 type Services struct {
 	Keys      *app.Registry
 	Checker   *enforce.Checker // for Explain, and for backends that reserve and settle costs
-	Usage     *usage.Reader
+	Records   *records.Reader
 	Crossings *crossing.Store
 	Sessions  SessionStore
 	Tokens    *token.Store

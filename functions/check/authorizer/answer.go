@@ -62,6 +62,7 @@ const (
 	contextViolated        = "violatedPolicies"
 	contextPolicy          = "violatedPolicy"
 	contextProblemType     = "problemType"
+	contextReference       = "reference"
 	contextLimit           = "limit"
 	contextRemaining       = "remaining"
 	contextReset           = "reset"
@@ -70,7 +71,7 @@ const (
 	contextPlan            = "plan"
 	contextVersion         = "policyVersion"
 	contextKeyVersion      = "keyVersion"
-	contextRule            = "rule"
+	contextRoute           = "route"
 	contextReservation     = "reservation"
 	contextShadow          = "shadowDenied"
 	contextDegraded        = "degraded"
@@ -88,7 +89,7 @@ func verdictOf(c enforce.Result) verdict {
 	response := answer.To(c)
 	v.text(contextKeyName, c.Name)
 	v.text(contextPlan, c.Plan)
-	v.text(contextRule, c.Route)
+	v.text(contextRoute, c.Route)
 	v.text(contextReservation, c.Settlement)
 	v.text(contextRateLimit, response.RateLimit)
 	v.text(contextRateLimitPolicy, response.RateLimitPolicy)
@@ -145,6 +146,7 @@ func (v verdict) deny(d answer.Denial) {
 	v.context[contextMessage] = d.Detail
 	v.context[contextViolated] = string(names)
 	v.context[contextPolicy] = d.Policy
+	v.context[contextReference] = d.Reference // also if empty: the body of a REST API's 429 names it
 }
 
 // usageIdentifierPrefix lengthens a caller's id to what API Gateway accepts as a key's

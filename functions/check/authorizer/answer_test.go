@@ -285,6 +285,7 @@ func (tb *table) want(kind, state string, c caller) map[string]any {
 			"violatedPolicy":   "1 per hour",
 			"wait":             wait,
 			"problemType":      "https://iana.org/assignments/http-problem-types#quota-exceeded",
+			"reference":        "",
 		})
 	case "banned":
 		wait := until(tb.recorder.checked.BannedUntil.Sub(tb.recorder.checked.Now))
@@ -296,6 +297,7 @@ func (tb *table) want(kind, state string, c caller) map[string]any {
 			"violatedPolicy":   "ban",
 			"wait":             wait,
 			"problemType":      "https://iana.org/assignments/http-problem-types#abnormal-usage-detected",
+			"reference":        "",
 		})
 	case "Valkey unavailable":
 		id = "unverified"
@@ -307,6 +309,7 @@ func (tb *table) want(kind, state string, c caller) map[string]any {
 			"violatedPolicy":   "capacity",
 			"wait":             "1",
 			"problemType":      "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+			"reference":        "",
 		}
 	default:
 		if !strings.HasPrefix(kind, "HTTP") {
@@ -519,11 +522,11 @@ func TestNeverPasses(t *testing.T) {
 	tb.setCost(t, 3)
 	got := must(tb.invoke(t, "REST REQUEST", tb.recorder, c))
 	want := iamPolicy(id, "Deny", methodARN, map[string]any{
-		"denied": true, "keyId": id, "keyName": c.name, "keyVersion": float64(k.Version), "plan": "hourly", "rule": "orders",
+		"denied": true, "keyId": id, "keyName": c.name, "keyVersion": float64(k.Version), "plan": "hourly", "route": "orders",
 		"policyVersion":    float64(tb.recorder.checked.SetVersion),
 		"message":          "This call costs more than its limit ever admits. It can never pass.",
 		"violatedPolicies": "[]", "violatedPolicy": "cost", "wait": "never",
-		"problemType": "https://iana.org/assignments/http-problem-types#quota-exceeded",
+		"problemType": "https://iana.org/assignments/http-problem-types#quota-exceeded", "reference": "",
 	})
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -171,7 +171,7 @@ func TestAnswerToEveryKind(t *testing.T) {
 				"retryAfter":       "10",
 				"message":          "The limit of 1 per 10 seconds is reached. Retry after 10 seconds.",
 				"violatedPolicies": `["1 per 10 seconds"]`, "violatedPolicy": "1 per 10 seconds",
-				"wait": "10", "problemType": answer.QuotaExceeded,
+				"wait": "10", "problemType": answer.QuotaExceeded, "reference": "",
 			}
 			for k, v := range allowed {
 				denied[k] = v
@@ -401,7 +401,7 @@ func TestStoreDownDenies(t *testing.T) {
 	want :=
 		`{"isAuthorized":false,"context":{"degraded":true,"message":"The limits cannot be checked right now. Retry after 1 second.",` +
 			`"problemType":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",` +
-			`"retryAfter":"1","violatedPolicies":"[]","violatedPolicy":"capacity","wait":"1"}}`
+			`"reference":"","retryAfter":"1","violatedPolicies":"[]","violatedPolicy":"capacity","wait":"1"}}`
 	if string(response) != want {
 		t.Errorf("got %s, want %s", response, want)
 	}

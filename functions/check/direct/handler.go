@@ -150,7 +150,7 @@ func (h *Handler) refuse(ctx context.Context, call enforce.Call, r *policy.Refus
 // denied returns the answer to a call that has to wait.
 func denied(d answer.Denial, a answer.Answer, context map[string]any) Response {
 	p := problem{Type: d.Type, Status: http.StatusTooManyRequests, Detail: d.Detail, Violated: d.Violated,
-		Wait: d.Wait}
+		Wait: d.Wait, Reference: d.Reference}
 	headers := map[string]string{}
 	addFields(headers, a)
 	if d.RetryAfter > 0 {
@@ -171,13 +171,14 @@ func addFields(headers map[string]string, a answer.Answer) {
 // problem is the body of an answer, in the form of RFC 9457, with the members of a REST
 // API's 429, but no instance.
 type problem struct {
-	Type     string   `json:"type"`
-	Title    string   `json:"title"`
-	Status   int      `json:"status"`
-	Detail   string   `json:"detail"`
-	Message  string   `json:"message"` // Detail, for clients made for API Gateway
-	Violated []string `json:"violated-policies,omitempty"`
-	Wait     string   `json:"retry-after,omitempty"`
+	Type      string   `json:"type"`
+	Title     string   `json:"title"`
+	Status    int      `json:"status"`
+	Detail    string   `json:"detail"`
+	Message   string   `json:"message"` // Detail, for clients made for API Gateway
+	Violated  []string `json:"violated-policies,omitempty"`
+	Wait      string   `json:"retry-after,omitempty"`
+	Reference string   `json:"reference,omitempty"`
 }
 
 func (p problem) response(headers map[string]string, context map[string]any) Response {

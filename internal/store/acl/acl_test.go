@@ -10,16 +10,17 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/apikey"
+	"tidegate/internal/cause"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
+	"tidegate/internal/records"
 	"tidegate/internal/registry"
 	"tidegate/internal/route"
 	"tidegate/internal/store/acl"
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
-	"tidegate/internal/usage"
 )
 
 // server is a Valkey server. as creates its users.
@@ -68,7 +69,7 @@ func TestUsersCanDoTheirWork(t *testing.T) {
 		policy.NewKey{Name: "one", Env: "test", Plan: "free", Group: "acme"})
 	checkUser := s.as(t, "check")
 	check, recorder := enforce.NewChecker(checkUser, pepper),
-		usage.NewRecorder(usage.Options{}, func() time.Time { return now })
+		records.NewRecorder(func() time.Time { return now })
 	call := enforce.Call{
 		Kind: policy.APIKey, Subject: secret.ID(), Secret: secret, Address: netip.MustParseAddr("192.0.2.1"),
 		Network: netip.MustParsePrefix("192.0.2.1/32"),
@@ -94,14 +95,13 @@ func TestUsersCanDoTheirWork(t *testing.T) {
 				t.Errorf("settle: %+v, %v", r, err)
 			}
 		}
-		for range 12 { // enough that call times are recorded
-			recorder.Record(usage.Outcome{Subject: key.ID, Registered: true, Cost: 1,
-				Rules: []string{"orders"}, Time: now})
-			recorder.Record(usage.Outcome{Subject: "192.0.2.1", Verdict: usage.Denied, Cost: 1, Time: now})
-		}
+		recorder.Record(records.Call{Caller: key.ID, Registered: true, Cost: 1, Routes: []string{"orders"},
+			NearFor: time.Hour, Degraded: true, Time: now})
+		recorder.Record(records.Call{Caller: "192.0.2.1", Cause: cause.Limit, Limit: "1 per hour",
+			RetryAfter: time.Hour, Request: "a", Time: now})
 		if report := recorder.Flush(t.Context(), checkUser); report.Lost+report.Returned > 0 ||
 			report.Err != nil {
-			t.Errorf("usage: %+v", report)
+			t.Errorf("records: %+v", report)
 		}
 	}
 	if _, err := admin.Reset(t.Context(), key.ID, edit); err != nil {
@@ -130,7 +130,8 @@ func TestUsersCanDoTheirWork(t *testing.T) {
 func checkReads(t *testing.T, admin *registry.Store, client valkey.Client, set *policy.Set, key policy.Key,
 	call enforce.Call) {
 	t.Helper()
-	reader, now, look := usage.NewReader(client), time.Now(), enforce.NewChecker(client, pepper)
+	reader, look := records.NewReader(client, time.Now), enforce.NewChecker(client, pepper)
+	last := records.Last(time.Hour, 0, time.Now())
 	for name, read := range map[string]func() error{
 		"list":   func() error { _, err := admin.List(t.Context(), set, registry.Query{}); return err },
 		"counts": func() error { _, err := admin.PlanCounts(t.Context(), set); return err },
@@ -144,21 +145,17 @@ func checkReads(t *testing.T, admin *registry.Store, client valkey.Client, set *
 			}
 			return err
 		},
-		"audit":  func() error { _, err := admin.Audit(t.Context(), registry.AuditQuery{}); return err },
-		"groups": func() error { _, err := admin.Groups(t.Context(), "", 10); return err },
-		"tokens": func() error { _, err := admin.ListTokens(t.Context()); return err },
-		"minute": func() error { return admin.CatchUp(t.Context()) },
-		"series": func() error {
-			_, err := reader.Series(t.Context(), key.ID, now.Add(-time.Hour), now, time.Minute)
-			return err
-		},
-		"active": func() error { _, err := reader.Active(t.Context(), "", 10); return err },
-		"busiest": func() error {
-			_, err := reader.Rank(t.Context(), now.Add(-time.Hour), now, time.Minute, 10, usage.Busiest)
-			return err
-		},
-		"calls": func() error {
-			_, err := reader.Calls(t.Context(), key.ID, now.Add(-time.Hour), now)
+		"audit":   func() error { _, err := admin.Audit(t.Context(), registry.AuditQuery{}); return err },
+		"groups":  func() error { _, err := admin.Groups(t.Context(), "", 10); return err },
+		"tokens":  func() error { _, err := admin.ListTokens(t.Context()); return err },
+		"minute":  func() error { return admin.CatchUp(t.Context()) },
+		"series":  func() error { _, err := reader.Caller(t.Context(), key.ID, last); return err },
+		"active":  func() error { _, err := reader.Active(t.Context(), "", 10); return err },
+		"busiest": func() error { _, err := reader.Rank(t.Context(), last, records.Busiest, 10); return err },
+		"last":    func() error { _, err := reader.LastCalls(t.Context(), []string{key.ID}); return err },
+		"states":  func() error { _, err := reader.States(t.Context(), []string{key.ID}); return err },
+		"denials": func() error {
+			_, err := reader.Denials(t.Context(), records.DenialQuery{From: last.From, To: last.To})
 			return err
 		},
 	} {
@@ -180,7 +177,7 @@ func must[T any](v T, err error) func(*testing.T) T {
 }
 
 const (
-	records = "tg:{slot}:cr"
+	bucket  = "tg:{slot}:cr"
 	lists   = "tg:{slot}:cl"
 	marks   = "tg:{slot}:cm"
 	state   = "tg:{slot}:id:sAbC"
@@ -203,32 +200,32 @@ func TestUsersCanDoNoMore(t *testing.T) {
 		words   []string
 		allowed bool
 	}{
-		{"check", []string{"HGET", records, "r:id"}, true},
-		{"check", []string{"HMGET", records, "policy", "r:id"}, true},
+		{"check", []string{"HGET", bucket, "r:id"}, true},
+		{"check", []string{"HMGET", bucket, "policy", "r:id"}, true},
 		{"check", []string{"HVALS", marks}, true},
 		{"check", []string{"SET", state, "1"}, true},
 		{"check", []string{"DEL", mark}, true},
 		{"check", []string{"SET", minutes, "1"}, true},
-		{"check", eval("return redis.call('HMGET', KEYS[1], 'policy', 'r:id')", records, state), true},
-		{"check", eval("return redis.call('SET', KEYS[2], '1', 'PX', 1000)", records, state), true},
+		{"check", eval("return redis.call('HMGET', KEYS[1], 'policy', 'r:id')", bucket, state), true},
+		{"check", eval("return redis.call('SET', KEYS[2], '1', 'PX', 1000)", bucket, state), true},
 
-		{"check", []string{"HGETALL", records}, false},
-		{"check", []string{"HVALS", records}, false},
-		{"check", []string{"HSET", records, "r:id", "1"}, false},
+		{"check", []string{"HGETALL", bucket}, false},
+		{"check", []string{"HVALS", bucket}, false},
+		{"check", []string{"HSET", bucket, "r:id", "1"}, false},
 		{"check", []string{"HDEL", marks, "id"}, false},
 		{"check", []string{"HSET", marks, "id", "1"}, false},
-		{"check", []string{"DEL", records}, false},
+		{"check", []string{"DEL", bucket}, false},
 		{"check", []string{"DEL", marks}, false},
 		{"check", []string{"ZRANGE", lists, "0", "-1"}, false},
 		{"check", []string{"ZADD", lists, "0", "1"}, false},
-		{"check", eval("return redis.call('HSET', KEYS[1], 'r:id', '1')", records, state), false},
+		{"check", eval("return redis.call('HSET', KEYS[1], 'r:id', '1')", bucket, state), false},
 		{"check", eval("return redis.call('HDEL', KEYS[1], 'id')", marks), false},
-		{"check", eval("return redis.call('DEL', KEYS[1])", records), false},
-		{"check", eval("return redis.call('HSET', '" + records + "', 'r:id', '1')"), false},
-		{"check", eval("return redis.call('PEXPIRE', KEYS[1], 1)", records), false},
-		{"check", eval("return redis.call('RENAME', KEYS[2], KEYS[1])", records, state), false},
-		{"check", eval("return redis.call('COPY', KEYS[2], KEYS[1], 'REPLACE')", records, state), false},
-		{"check", eval("return redis.call('RESTORE', KEYS[1], 0, '')", records), false},
+		{"check", eval("return redis.call('DEL', KEYS[1])", bucket), false},
+		{"check", eval("return redis.call('HSET', '" + bucket + "', 'r:id', '1')"), false},
+		{"check", eval("return redis.call('PEXPIRE', KEYS[1], 1)", bucket), false},
+		{"check", eval("return redis.call('RENAME', KEYS[2], KEYS[1])", bucket, state), false},
+		{"check", eval("return redis.call('COPY', KEYS[2], KEYS[1], 'REPLACE')", bucket, state), false},
+		{"check", eval("return redis.call('RESTORE', KEYS[1], 0, '')", bucket), false},
 		{"check", eval("return redis.call('ZADD', KEYS[1], 0, '1')", audit), false},
 		{"check", eval("return redis.call('FLUSHALL')"), false},
 		{"check", eval("return redis.call('KEYS', '*')"), false},
@@ -254,7 +251,7 @@ func TestUsersCanDoNoMore(t *testing.T) {
 		{"check", []string{"CONFIG", "GET", "maxmemory"}, false},
 		{"check", []string{"ACL", "LIST"}, false},
 
-		{"admin", []string{"HSET", records, "r:id", "1"}, true},
+		{"admin", []string{"HSET", bucket, "r:id", "1"}, true},
 		{"admin", []string{"ZREMRANGEBYRANK", audit, "0", "0"}, true},
 		{"admin", []string{"SORT", lists}, false},
 		{"admin", []string{"WAIT", "0", "0"}, true},
@@ -285,10 +282,10 @@ func TestUsersCanDoNoMore(t *testing.T) {
 		{"admin", []string{"CLUSTER", "RESET"}, false},
 		{"admin", []string{"MODULE", "LIST"}, false},
 		{"admin", []string{"SHUTDOWN"}, false},
-		{"admin", []string{"MIGRATE", "127.0.0.1", "1", records, "0", "1"}, false},
-		{"admin", []string{"RESTORE", records, "0", ""}, false},
+		{"admin", []string{"MIGRATE", "127.0.0.1", "1", bucket, "0", "1"}, false},
+		{"admin", []string{"RESTORE", bucket, "0", ""}, false},
 		{"admin", []string{"RENAME", session, "another"}, false},
-		{"admin", []string{"COPY", session, records}, false},
+		{"admin", []string{"COPY", session, bucket}, false},
 		{"admin", []string{"PUBLISH", "a", "b"}, false},
 		{"admin", []string{"BLPOP", "tg:list", "1"}, false},
 	} {

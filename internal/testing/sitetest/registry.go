@@ -15,17 +15,17 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/apikey"
+	"tidegate/internal/cause"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
+	"tidegate/internal/records"
 	"tidegate/internal/registry"
 	"tidegate/internal/route"
 	"tidegate/internal/store"
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/waiting"
-	"tidegate/internal/usage"
-	"tidegate/internal/usage/statelist"
 )
 
 // The values of every test's registry.
@@ -164,11 +164,16 @@ func (r *Registry) Use(name string, used ...int64) {
 		}
 		r.take(counting, n, when)
 	}
-	for _, list := range []statelist.List{statelist.OverLimit, statelist.NearLimit} { // as a check lists it
-		listed := statelist.Add(r.Client, list, r.IDs[name], time.Now().Add(time.Hour))
-		r.Must(r.Client.DoMulti(context.Background(), listed...)[0].Error())
-	}
+	r.list(name)
 	r.Server.SetTime(Now)
+}
+
+// list lists the key as near a limit, as a call does that takes nearly all of it. No page
+// counts the call: it is too long ago.
+func (r *Registry) list(name string) {
+	const ago = 60 * 24 * time.Hour
+	r.Record(records.Call{Time: time.Now().Add(-ago), Caller: r.IDs[name], Registered: true, Cost: 1,
+		NearFor: ago + time.Hour})
 }
 
 // states returns the limits of the key that count its calls alone.
@@ -209,25 +214,29 @@ func (r *Registry) take(states []enforce.LimitState, cost int64, when time.Time)
 // Called records calls of the key with this name at a time.
 func (r *Registry) Called(name string, at time.Time, allowed, denied int) {
 	r.T.Helper()
-	call := usage.Outcome{Subject: r.IDs[name], Registered: true, Cost: 1, Time: at}
-	r.Record(outcomes(call, allowed, denied)...)
+	call := records.Call{Caller: r.IDs[name], Registered: true, Cost: 1, Time: at}
+	r.Record(callsOf(call, allowed, denied)...)
 }
 
-// outcomes repeats a call: first the allowed ones, then the denied ones.
-func outcomes(call usage.Outcome, allowed, denied int) []usage.Outcome {
-	all := slices.Repeat([]usage.Outcome{call}, allowed+denied)
+// callsOf repeats a call: first the allowed ones, then the denied ones.
+func callsOf(call records.Call, allowed, denied int) []records.Call {
+	all := slices.Repeat([]records.Call{call}, allowed+denied)
 	for i := range denied {
-		all[allowed+i].Verdict = usage.Denied
+		all[allowed+i].Cause, all[allowed+i].Limit = cause.Limit, "10 per 10 seconds"
 	}
 	return all
 }
 
-// Record records calls, all at the time of the first.
-func (r *Registry) Record(calls ...usage.Outcome) {
+// Record records calls, which the store gets at the time of the first.
+func (r *Registry) Record(calls ...records.Call) {
 	r.T.Helper()
-	recorder := usage.NewRecorder(usage.Options{}, func() time.Time { return calls[0].Time })
-	for _, o := range calls {
-		recorder.Record(o)
+	was, err := r.Client.Do(context.Background(), r.Client.B().Time().Build()).AsIntSlice()
+	r.Must(err)
+	r.Server.SetTime(calls[0].Time)
+	defer r.Server.SetTime(time.Unix(was[0], 1000*was[1]))
+	recorder := records.NewRecorder(func() time.Time { return calls[0].Time })
+	for _, c := range calls {
+		recorder.Record(c)
 	}
 	if report := recorder.Flush(context.Background(), r.Client); report.Err != nil {
 		r.T.Fatal(report.Err)
@@ -322,7 +331,7 @@ func Route(name, cost string, match ...string) limits.Route {
 // UnregisteredCalls records calls of a caller without a record.
 func (r *Registry) UnregisteredCalls(id string, at time.Time, allowed, denied int) {
 	r.T.Helper()
-	r.Record(outcomes(usage.Outcome{Subject: id, Cost: 1, Time: at}, allowed, denied)...)
+	r.Record(callsOf(records.Call{Caller: id, Cost: 1, Time: at}, allowed, denied)...)
 }
 
 // SampleKeys returns a registry with a key of each kind.

@@ -28,9 +28,9 @@ import (
 	"tidegate/internal/crossing"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
+	"tidegate/internal/records"
 	"tidegate/internal/store"
 	"tidegate/internal/testing/waiting"
-	"tidegate/internal/usage"
 )
 
 // User is an editor and Viewer a viewer, both with the same password. Idle is their
@@ -112,9 +112,9 @@ func New(t *testing.T, options ...Option) *Site {
 	s.Tokens = token.NewStore(s.Keys.Store, s.Keys.Client, Pepper)
 	s.Services.Tokens = s.Tokens
 	s.Services.Crossings = crossing.NewStore(s.Keys.Client, s.Services.Log)
-	s.Services.Usage = usage.NewReader(s.Keys.Client)
+	s.Services.Records = records.NewReader(s.Keys.Client, time.Now)
 	s.Services.Checker = enforce.NewChecker(s.Keys.Client, Pepper)
-	s.Services.Keys = app.NewRegistry(s.Keys.Store, s.Services.Usage, s.Services.Checker)
+	s.Services.Keys = app.NewRegistry(s.Keys.Store, s.Services.Records, s.Services.Checker)
 	handler, err := server.New(s.Config, s.Services)
 	if err != nil {
 		t.Fatal(err)

@@ -36,8 +36,8 @@ import (
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
+	"tidegate/internal/records"
 	"tidegate/internal/route"
-	"tidegate/internal/usage"
 	"tidegate/local/bench"
 )
 
@@ -347,16 +347,16 @@ func checks(b *testing.B, server *bench.Server, plan string, list ...limits.Limi
 // That function in turn returns one that sends the records of environment i.
 func recording(ctx context.Context, client valkey.Client) func() func(int) error {
 	now, made := time.Now(), 0
-	recorders := make([]*usage.Recorder, environments)
+	recorders := make([]*records.Recorder, environments)
 	for i := range recorders {
-		recorders[i] = usage.NewRecorder(usage.Options{}, func() time.Time { return now })
+		recorders[i] = records.NewRecorder(func() time.Time { return now })
 	}
 	return func() func(int) error {
 		for i, r := range recorders {
 			for range callsASecond {
 				made++
 				subject := fmt.Sprintf("caller%06d", (i*7919+made%callersAMinute*397)%allCallers)
-				r.Record(usage.Outcome{Subject: subject, Registered: true, Cost: 1, Time: now})
+				r.Record(records.Call{Caller: subject, Registered: true, Cost: 1, Time: now})
 			}
 		}
 		now = now.Add(time.Second)

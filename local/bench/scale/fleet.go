@@ -14,10 +14,11 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/apikey"
+	"tidegate/internal/cause"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
+	"tidegate/internal/records"
 	"tidegate/internal/store"
-	"tidegate/internal/usage"
 	"tidegate/local/bench"
 )
 
@@ -31,10 +32,10 @@ type fleet []*environment
 type environment struct {
 	client  valkey.Client
 	checker *enforce.Checker
-	usage   *usage.Recorder // nil to record nothing
+	records *records.Recorder // nil to record nothing
 }
 
-func newFleet(ctx context.Context, server *bench.Server, records bool) (fleet, error) {
+func newFleet(ctx context.Context, server *bench.Server, recording bool) (fleet, error) {
 	var f fleet
 	for range environments {
 		client, err := store.Open(ctx, server.URL, bench.Options(true))
@@ -43,8 +44,8 @@ func newFleet(ctx context.Context, server *bench.Server, records bool) (fleet, e
 		}
 		server.OnClose(client.Close)
 		e := &environment{client: client, checker: enforce.NewChecker(client, apikey.Pepper(bench.Pepper))}
-		if records {
-			e.usage = usage.NewRecorder(usage.Options{}, time.Now)
+		if recording {
+			e.records = records.NewRecorder(time.Now)
 		}
 		f = append(f, e)
 	}
@@ -66,28 +67,20 @@ func (f fleet) run(ctx context.Context, calls []enforce.Call, more func(int) boo
 	return all.Load(), passed.Load(), err
 }
 
-// check reports whether a call is allowed. That of an unknown key is denied. The check
-// carries the usage records that are due.
+// check reports whether a call is allowed. That of an unknown key is denied. What is
+// recorded leaves after the answer.
 func (e *environment) check(ctx context.Context, call enforce.Call) (allowed bool, err error) {
-	var with *enforce.Piggyback
-	if e.usage != nil {
-		if batch := e.usage.Batch(time.Now()); batch != nil {
-			acknowledge := func(results []valkey.ValkeyResult) { batch.Acknowledge(results) }
-			with = enforce.NewPiggyback(e.client, batch.Commands(e.client), acknowledge)
-		}
-	}
-	result, err := e.checker.Check(ctx, call, with)
-	with.Flush(ctx)
+	result, err := e.checker.Check(ctx, call, nil)
 	if errors.Is(err, policy.ErrUnknownKey) {
 		return false, nil
 	}
-	if err == nil && e.usage != nil {
-		verdict := usage.Allowed
+	if err == nil && e.records != nil {
+		recorded := records.Call{Caller: call.Subject, Registered: true, Cost: 1, Time: time.Now()}
 		if !result.Allowed {
-			verdict = usage.Denied
+			recorded.Cause = cause.Limit
 		}
-		e.usage.Record(usage.Outcome{Subject: call.Subject, Registered: true, Verdict: verdict, Cost: 1,
-			Time: time.Now()})
+		e.records.Record(recorded)
+		e.records.Send(ctx, e.client)
 	}
 	return result.Allowed, err
 }

@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"tidegate/internal/apikey"
+	"tidegate/internal/cause"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
+	"tidegate/internal/records"
 	"tidegate/internal/registry"
-	"tidegate/internal/usage"
-	"tidegate/internal/usage/statelist"
 	"tidegate/local/bench"
 )
 
@@ -127,11 +127,14 @@ func exceptional(k *policy.Key, kind int) {
 // recordCalls records calls of the active keys in some of the last hours, and of some in
 // every minute of the last hour.
 func (s *seed) recordCalls(ctx context.Context) error {
-	now, r := time.Now(), usage.NewRecorder(usage.Options{}, time.Now)
+	now, r := time.Now(), records.NewRecorder(time.Now)
 	record := func(i, calls int, at time.Time) {
 		for range calls {
-			r.Record(usage.Outcome{Subject: s.calls[s.active(i)].Subject, Registered: true,
-				Verdict: usage.Verdict(s.random.IntN(2)), Time: at})
+			call := records.Call{Caller: s.calls[s.active(i)].Subject, Registered: true, Cost: 1, Time: at}
+			if s.random.IntN(2) == 1 {
+				call.Cause = cause.Limit
+			}
+			r.Record(call)
 		}
 	}
 	for _, hour := range []int{-23, -12, -3, -2, -1, 0} {
@@ -169,15 +172,15 @@ func (s *seed) takeCalls(ctx context.Context) error {
 // addToStateLists adds keys to the lists of states. All of them may have left the state by
 // now: the worst case for a page, which then reads every key.
 func (s *seed) addToStateLists(ctx context.Context) error {
+	r := records.NewRecorder(time.Now)
 	for i := range min(2000, s.actives()) {
-		for _, list := range []statelist.List{statelist.OverLimit, statelist.Banned, statelist.NearLimit} {
-			commands := statelist.Add(s.Client, list, s.calls[s.active(i)].Subject, time.Now().Add(time.Hour))
-			for _, result := range s.Client.DoMulti(ctx, commands...) {
-				if err := result.Error(); err != nil {
-					return err
-				}
+		r.Record(records.Call{Caller: s.calls[s.active(i)].Subject, Registered: true, Time: time.Now(),
+			Cause: cause.Limit, Limit: "10 per 10 seconds", RetryAfter: time.Hour, NearFor: time.Hour})
+		if i%200 == 199 {
+			if err := r.Flush(ctx, s.Client).Err; err != nil {
+				return err
 			}
 		}
 	}
-	return nil
+	return r.Flush(ctx, s.Client).Err
 }

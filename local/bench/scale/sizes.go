@@ -256,7 +256,7 @@ func (g *growth) growTo(ctx context.Context, keys int) ([]bench.Figure, error) {
 	grown, err = g.added(ctx, func() error {
 		_, _, err := g.fleet.run(ctx, g.last, bench.Times(len(g.last)))
 		for _, e := range g.fleet {
-			e.usage.Flush(ctx, e.client)
+			e.records.Flush(ctx, e.client)
 		}
 		return err
 	})

@@ -10,8 +10,8 @@
 
 const titles = { 429: "Too Many Requests", 500: "Internal Server Error" };
 const texts = [
-  "keyId", "keyName", "plan", "rule", "rateLimit", "rateLimitPolicy", "wait", "message", "problemType",
-  "reservation",
+  "keyId", "keyName", "plan", "route", "rateLimit", "rateLimitPolicy", "wait", "message", "problemType",
+  "reference", "reservation",
 ];
 const numbers = ["policyVersion", "keyVersion", "limit", "remaining", "reset", "retryAfter"];
 const flags = ["shadowDenied", "degraded"];
@@ -238,7 +238,7 @@ class Limits {
 function refusalOf(call) {
   const refusal = problem({
     type: call.problemType, status: 429, detail: call.message, violated: call.violatedPolicies,
-    wait: call.wait,
+    wait: call.wait, reference: call.reference,
   });
   if (call.retryAfter > 0) refusal.headers.push(["Retry-After", String(call.retryAfter)]);
   return { ...refusal, readable: true };
@@ -246,11 +246,12 @@ function refusalOf(call) {
 
 // problem returns a response in the form of RFC 9457. Clients made for API Gateway read
 // message, not detail.
-function problem({ type = "", status, detail, violated = [], wait = "" }) {
+function problem({ type = "", status, detail, violated = [], wait = "", reference = "" }) {
   const title = titles[status];
   const body = { type: type || "about:blank", title, status, detail, message: detail };
   if (violated.length > 0) body["violated-policies"] = violated;
   if (wait !== "") body["retry-after"] = wait;
+  if (reference !== "") body.reference = reference;
   return {
     status,
     headers: [["Content-Type", "application/problem+json"], ["Cache-Control", "no-store"]],

@@ -27,9 +27,9 @@ function nonzero(call) {
 
 // keys are all keys of the context.
 const keys = [
-  "denied", "keyId", "keyName", "plan", "rule", "policyVersion", "keyVersion", "limit", "remaining",
+  "denied", "keyId", "keyName", "plan", "route", "policyVersion", "keyVersion", "limit", "remaining",
   "reset", "rateLimit", "rateLimitPolicy", "retryAfter", "wait", "message", "problemType",
-  "violatedPolicies", "reservation", "shadowDenied", "degraded",
+  "violatedPolicies", "reference", "reservation", "shadowDenied", "degraded",
 ];
 
 function optionsOf(c) {

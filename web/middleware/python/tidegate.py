@@ -24,12 +24,12 @@ from http import HTTPStatus
 
 # KEYS maps the keys of the context to the fields of Call.
 KEYS = {
-    "denied": "denied", "keyId": "key_id", "keyName": "key_name", "plan": "plan", "rule": "rule",
+    "denied": "denied", "keyId": "key_id", "keyName": "key_name", "plan": "plan", "route": "route",
     "policyVersion": "policy_version", "keyVersion": "key_version", "limit": "limit",
     "remaining": "remaining", "reset": "reset", "rateLimit": "rate_limit",
     "rateLimitPolicy": "rate_limit_policy", "retryAfter": "retry_after", "wait": "wait",
     "message": "message", "problemType": "problem_type", "violatedPolicies": "violated_policies",
-    "reservation": "reservation", "shadowDenied": "shadow_denied", "degraded": "degraded",
+    "reference": "reference", "reservation": "reservation", "shadowDenied": "shadow_denied", "degraded": "degraded",
 }
 
 
@@ -109,7 +109,7 @@ class Call:
     key_id: str
     key_name: str
     plan: str
-    rule: str
+    route: str
     policy_version: int
     key_version: int
     limit: int  # of the binding limit
@@ -122,6 +122,7 @@ class Call:
     message: str
     problem_type: str
     violated_policies: tuple
+    reference: str  # by which an operator finds the denial
     reservation: str = dataclasses.field(repr=False)
     shadow_denied: bool
     degraded: bool
@@ -259,7 +260,7 @@ class Limits:
             fields.append(("Retry-After", str(call.retry_after)))
         fields += self._exposed(origin)
         return None, [], _problem(429, call.problem_type, call.message, call.violated_policies, call.wait,
-                                  fields)
+                                  call.reference, fields)
 
     def _exposed(self, origin):
         """Returns the fields that let scripts of an origin read a response."""
@@ -286,7 +287,7 @@ def _encoded(fields):
     return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in fields]
 
 
-def _problem(status, kind="", detail="", violated=(), wait="", fields=()):
+def _problem(status, kind="", detail="", violated=(), wait="", reference="", fields=()):
     """Returns status, fields and body of a response in the form of RFC 9457.
 
     Clients made for API Gateway read message, not detail.
@@ -298,6 +299,8 @@ def _problem(status, kind="", detail="", violated=(), wait="", fields=()):
         body["violated-policies"] = violated
     if wait:
         body["retry-after"] = wait
+    if reference:
+        body["reference"] = reference
     own = [("Content-Type", "application/problem+json"), ("Cache-Control", "no-store")]
     return status, own + list(fields), json.dumps(body) + "\n"
 

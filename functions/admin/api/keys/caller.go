@@ -5,14 +5,12 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
-	"time"
 
 	"tidegate/functions/admin/api/rest"
 	"tidegate/functions/admin/api/schema"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/policy"
-	"tidegate/internal/usage"
 )
 
 type (
@@ -41,19 +39,19 @@ type (
 	}
 )
 
-// Caller is a caller seen within 24 hours.
+// Caller is a caller that called today.
 type Caller struct {
-	ID       string        `json:"id"`
-	Last     time.Time     `json:"last" doc:"Minute of the last call"`
-	Name     string        `json:"name,omitempty" doc:"Name, if the caller has a record"`
-	Plan     string        `json:"plan,omitempty"`
-	LastHour schema.Counts `json:"lastHour" doc:"Calls of the last hour"`
+	ID       string          `json:"id"`
+	Name     string          `json:"name,omitempty" doc:"Name, if the caller has a record"`
+	Plan     string          `json:"plan,omitempty"`
+	DeniedBy []schema.Denier `json:"deniedBy" doc:"Limits that deny its calls now, as far as its last denials tell"`
+	Activity
 }
 
 func (ops operations) registerCallers(group rest.Group) {
 	rest.Register(group, rest.Operation{
 		Pattern: "GET /callers", ID: "list-callers", Role: auth.Viewer,
-		Summary: "List the callers of the last 24 hours, latest first",
+		Summary: "List the callers of the present day in UTC, about the busiest first",
 	}, ops.listCallers)
 	rest.Register(group, rest.Operation{
 		Pattern: "POST /callers", ID: "adopt-caller", Role: auth.Editor, Status: http.StatusCreated,
@@ -68,20 +66,23 @@ func (ops operations) listCallers(ctx context.Context, in *rest.Paging) (*caller
 	if err != nil {
 		return nil, err
 	}
-	id := func(s usage.Seen) string { return s.ID }
-	records, err := app.Records(ctx, ops.keys, nil, page.Subjects, id)
+	self := func(id string) string { return id }
+	known, err := app.Records(ctx, ops.keys, nil, page.IDs, self)
 	if err != nil {
 		return nil, err
 	}
-	recent, err := ops.activities(ctx, app.IDsOf(page.Subjects, id))
+	recent, err := ops.activities(ctx, page.IDs)
+	if err != nil {
+		return nil, err
+	}
+	denied, err := ops.keys.CallerDeniers(ctx, page.IDs)
 	if err != nil {
 		return nil, err
 	}
 	out := &callersOutput{}
 	out.Body.Items, out.Body.Next = make([]Caller, len(recent)), page.Next
-	for i, s := range page.Subjects {
-		record := records[s.ID]
-		out.Body.Items[i] = Caller{s.ID, s.Last.UTC(), record.Name, record.Plan, recent[i].LastHour}
+	for i, id := range page.IDs {
+		out.Body.Items[i] = Caller{id, known[id].Name, known[id].Plan, schema.DeniersOf(denied[i]), recent[i]}
 	}
 	return out, nil
 }

@@ -20,16 +20,16 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
-	"tidegate/internal/usage"
+	"tidegate/internal/records"
 )
 
 type operations struct {
 	keys  *app.Registry
-	calls *usage.Reader
+	calls *records.Reader
 }
 
 // Register adds the operations to a.
-func Register(a *rest.API, keys *app.Registry, calls *usage.Reader) {
+func Register(a *rest.API, keys *app.Registry, calls *records.Reader) {
 	group, ops := a.Group("keys"), operations{keys, calls}
 	ops.registerKeys(group)
 	ops.registerKeyActions(group)
@@ -195,14 +195,16 @@ func (ops operations) getKey(ctx context.Context, in *Path) (*rest.VersionedBody
 // KeyNow is a key, its states and its recent calls.
 type KeyNow struct {
 	Key
-	States []string            `json:"states" doc:"Any of overridden, blocked, near, shadow, banned, expiring, revoked, unreadable"`
-	Limits []schema.LimitState `json:"limits" doc:"Current state of the limits of each caller and of each group; none for a key that may not call"`
+	States   []string            `json:"states" doc:"Any of overridden, blocked, near, shadow, banned, expiring, revoked, unreadable"`
+	DeniedBy []schema.Denier     `json:"deniedBy" doc:"Limits that deny some or all calls of the key now, those that deny longest first"`
+	Limits   []schema.LimitState `json:"limits" doc:"Current state of the limits of each caller and of each group; none for a key that may not call"`
 	Activity
 }
 
 // Activity is the recent calls of a key or caller.
 type Activity struct {
 	LastHour schema.Counts `json:"lastHour" doc:"Calls of the last hour"`
+	AtLeast  bool          `json:"atLeast,omitempty" doc:"Calls of the last hour may be missing"`
 	LastUsed *time.Time    `json:"lastUsed,omitempty" doc:"Minute of the last call; absent without a call in the last 24 hours"`
 }
 
@@ -210,7 +212,7 @@ func (ops operations) activities(ctx context.Context, ids []string) ([]Activity,
 	all, err := app.Activities(ctx, ops.calls, ids, time.Now())
 	out := make([]Activity, len(all))
 	for i, one := range all {
-		out[i] = Activity{schema.CountsOf(one.Calls), schema.Given(one.Last)}
+		out[i] = Activity{schema.CountsOf(one.Sum()), one.Incomplete(), schema.Given(one.Last)}
 	}
 	return out, err
 }
@@ -231,7 +233,8 @@ func (ops operations) keysNow(ctx context.Context, set *policy.Set,
 }
 
 func keyNowOf(set *policy.Set, s app.Subject) KeyNow {
-	out := KeyNow{Key: keyOf(s.Key), States: []string{}, Limits: schema.StatesOf(set, s.Limits)}
+	out := KeyNow{Key: keyOf(s.Key), States: []string{},
+		DeniedBy: schema.DeniersOf(s.Deniers), Limits: schema.StatesOf(set, s.Limits)}
 	if out.Kind == "" {
 		out.Kind = string(policy.APIKey) // the kind of an unreadable record is unknown
 	}
@@ -248,7 +251,7 @@ type (
 		Group  string `query:"group" maxLength:"64" doc:"Only keys of this group"`
 		Tag    string `query:"tag" maxLength:"50" doc:"Only keys that have this tag"`
 		State  string `query:"state" enum:"overridden,blocked,near,shadow,banned,expiring,revoked,unreadable" doc:"Only keys in this state; banned, blocked and near are not sorted by name"`
-		Order  string `query:"order" enum:"name,closest,busiest,blocked,would-block,used" default:"name" doc:"closest: the keys whose limits, with those of groups, are used up most, on one page. busiest, blocked and would-block: the keys among the 64 callers with the most calls, denials, or calls that limits in shadow would have denied, of the last hour, on one page. used: keys that called in the last 24 hours, latest first"`
+		Order  string `query:"order" enum:"name,closest,busiest,denied,today" default:"name" doc:"closest: the keys whose limits, with those of groups, are used up most, on one page. busiest and denied: the keys among the 64 callers with the most calls, or with the most calls that were denied, refused, or would be denied in shadow, of the last hour, on one page. today: keys that called on the present day in UTC, about the busiest first"`
 		rest.Paging
 	}
 	keysOutput struct {

@@ -12,30 +12,21 @@ import (
 	"time"
 
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/internal/cause"
+	"tidegate/internal/records"
 	"tidegate/web/templates"
 )
 
-// TimeSeries holds allowed and blocked calls over time, in equal steps from Begin.
+// TimeSeries draws what was recorded of calls over time.
 type TimeSeries struct {
 	ID, Title string
-	Begin     time.Time
-	Step      time.Duration
-	Allowed   []int64 // nil for a chart of blocked calls only
-	Blocked   []int64
-	OnTrial   bool    // Blocked are calls that passed and that limits in shadow would have blocked
-	Parts     []Part  // of Blocked: what blocked the calls; may be empty
-	Would     []int64 // allowed calls that limits in shadow would have blocked; nil if unknown
-	Marks     []TimeMark
+	records.Series
+
+	Admitted bool // whether it draws the allowed calls too
+	Marks    []TimeMark
 	// SelectIn is an address of this dashboard. Selecting a range in the chart opens it
 	// with the query parameters from and to, in RFC 3339. Empty turns selection off.
 	SelectIn string
-	Note     string // on the accuracy of the figures; may be empty
-}
-
-// Part is the blocked calls with one cause.
-type Part struct {
-	Name  string
-	Calls []int64 // as long as Blocked
 }
 
 // TimeMark is an event, such as a change of limits.
@@ -47,15 +38,16 @@ type TimeMark struct {
 
 // View draws the chart. It omits marks outside of the chart's time.
 func (s TimeSeries) View() templates.TimeSeries {
-	top := Headroom(s.busiest())
+	layers := s.layers()
+	top := Headroom(busiest(layers))
 	v := templates.TimeSeries{
-		ID: s.ID, Title: s.Title, Summary: s.summary(),
-		Box: fmt.Sprintf("0 0 %d %d", max(1, len(s.Blocked)), top), Top: page.Number(top),
-		Begin: page.Instant(s.Begin), End: page.Instant(s.end()),
-		Layers: s.layers(), Selects: s.SelectIn != "", Note: s.Note,
+		ID: s.ID, Title: s.Title, Summary: s.summary(busiest(layers)),
+		Box: fmt.Sprintf("0 0 %d %d", max(1, len(s.Points)), top), Top: page.Number(top),
+		Begin: page.Instant(s.From), End: page.Instant(s.end()), Counted: page.Instant(s.Counted),
+		Layers: layers, Selects: s.SelectIn != "",
 	}
-	data := Data{Begin: s.Begin.Unix(), Step: s.Step.Seconds(), Select: s.SelectIn}
-	below := make([]int64, len(s.Blocked))
+	data := Data{Begin: s.From.Unix(), Step: s.step().Seconds(), Select: s.SelectIn}
+	below := make([]int64, len(s.Points))
 	for i := range v.Layers {
 		l := &v.Layers[i]
 		data.Series = append(data.Series, l.Calls)
@@ -70,10 +62,14 @@ func (s TimeSeries) View() templates.TimeSeries {
 		}
 	}
 	v.Marks, data.Marks = s.marks(top)
-	for i := range s.Blocked {
-		row := templates.TimeSeriesRow{At: page.Instant(s.Begin.Add(s.Step * time.Duration(i)))}
+	for i, p := range s.Points {
+		row := templates.TimeSeriesRow{At: page.Instant(p.Start)}
 		for _, l := range v.Layers {
-			row.Calls = append(row.Calls, page.Number(l.Calls[i]))
+			text := page.AtLeast(l.Calls[i], p.AtLeast)
+			if p.NotKept {
+				text = "not kept"
+			}
+			row.Calls = append(row.Calls, text)
 		}
 		v.Rows = append(v.Rows, row)
 	}
@@ -81,15 +77,20 @@ func (s TimeSeries) View() templates.TimeSeries {
 	return v
 }
 
-func (s TimeSeries) end() time.Time { return s.Begin.Add(s.Step * time.Duration(len(s.Blocked))) }
+// step returns the length of a bar.
+func (s TimeSeries) step() time.Duration { return cmp.Or(s.Step, s.To.Sub(s.From)) }
+
+func (s TimeSeries) end() time.Time { return s.From.Add(s.step() * time.Duration(len(s.Points))) }
 
 // marks returns the marks within the chart's time, for the SVG and for the script.
 func (s TimeSeries) marks(top int64) (drawn []templates.TimeMark, data []Mark) {
-	for _, m := range s.Marks {
-		if m.At.Before(s.Begin) || !m.At.Before(s.end()) {
+	all := append(s.gaps(), s.Marks...)
+	slices.SortStableFunc(all, func(a, b TimeMark) int { return a.At.Compare(b.At) })
+	for _, m := range all {
+		if m.At.Before(s.From) || !m.At.Before(s.end()) {
 			continue
 		}
-		x := float64(m.At.Sub(s.Begin)) / float64(s.Step)
+		x := float64(m.At.Sub(s.From)) / float64(s.step())
 		drawn = append(drawn, templates.TimeMark{Path: fmt.Sprintf("M%.2f 0V%d", x, top),
 			At: page.Instant(m.At), Text: m.Text, Address: m.Address})
 		data = append(data, Mark{At: m.At.Unix(), Text: m.Text})
@@ -97,96 +98,123 @@ func (s TimeSeries) marks(top int64) (drawn []templates.TimeMark, data []Mark) {
 	return drawn, data
 }
 
-// maxParts is how many causes have bars of their own.
-const maxParts = 3
-
-// layers returns the series of the chart from the axis up, and then the line of Would.
-func (s TimeSeries) layers() []templates.TimeLayer {
-	if s.OnTrial {
-		return []templates.TimeLayer{{Class: "would", Title: "would block", Calls: s.Blocked}}
+// gaps returns marks where the records begin, and where calls may be missing.
+func (s TimeSeries) gaps() []TimeMark {
+	var all []TimeMark
+	if s.Began.After(s.From) {
+		all = append(all, TimeMark{At: s.Began, Text: "Records begin: earlier calls are not kept"})
 	}
-	var all []templates.TimeLayer
-	if s.Allowed != nil {
-		all = append(all, templates.TimeLayer{Class: "allowed", Title: "allowed", Calls: s.Allowed})
-	}
-	all = append(all, s.blockedLayers()...)
-	if Total(s.Would) > 0 {
-		would := templates.TimeLayer{Class: "would", Title: "would block", Calls: s.Would, Line: true}
-		all = append(all, would)
+	for i, p := range s.Points {
+		if p.AtLeast && !p.NotKept && (i == 0 || !s.Points[i-1].AtLeast) {
+			all = append(all, TimeMark{At: p.Start, Text: "Outage: calls may be missing"})
+		}
 	}
 	return all
 }
 
-// blockedLayers splits the blocked calls by cause, the most frequent first. Calls beyond
-// maxParts causes, and those without a known cause, are one layer.
-func (s TimeSeries) blockedLayers() []templates.TimeLayer {
-	parts := slices.Clone(s.Parts)
-	slices.SortStableFunc(parts, func(a, b Part) int { return cmp.Compare(Total(b.Calls), Total(a.Calls)) })
-	rest := slices.Clone(s.Blocked)
+// maxParts is how many limits have bars of their own.
+const maxParts = 3
+
+// layers returns the series of the chart from the axis up, and then the line of calls that
+// limits in shadow would have denied.
+func (s TimeSeries) layers() []templates.TimeLayer {
+	var allowed, denied, refused, would []int64
+	for _, p := range s.Points {
+		allowed, denied = append(allowed, p.Allowed), append(denied, p.Denied)
+		refused, would = append(refused, p.Refused), append(would, p.Shadow)
+	}
 	var all []templates.TimeLayer
-	for i, p := range parts[:min(len(parts), maxParts)] {
-		calls := make([]int64, len(rest))
-		for j := range calls {
-			calls[j] = min(p.Calls[j], rest[j]) // counts and causes lag apart
-			rest[j] -= calls[j]
+	if s.Admitted {
+		all = append(all, templates.TimeLayer{Class: "allowed", Title: "allowed", Calls: allowed})
+	}
+	all = append(all, s.deniedLayers(denied)...)
+	if Total(refused) > 0 {
+		all = append(all, templates.TimeLayer{Class: "refused", Title: "refused", Calls: refused})
+	}
+	if Total(would) > 0 {
+		all = append(all,
+			templates.TimeLayer{Class: "would", Title: "would be denied in shadow", Calls: would, Line: true})
+	}
+	return all
+}
+
+// deniedLayers splits the denied calls by limit, the most frequent first. Calls beyond
+// maxParts limits, and those whose limit is not known, are one layer.
+func (s TimeSeries) deniedLayers(denied []int64) []templates.TimeLayer {
+	rest := slices.Clone(denied)
+	var all []templates.TimeLayer
+	for _, k := range s.ByKind() {
+		if k.Cause != cause.Limit || k.Limit == "" || len(all) == maxParts {
+			continue
 		}
-		if Total(calls) > 0 {
-			all = append(all, templates.TimeLayer{Class: "blocked by" + strconv.Itoa(i+1),
-				Title: "blocked by " + p.Name, Calls: calls})
+		calls := s.Kinds[k.Kind]
+		for i := range rest {
+			rest[i] -= calls[i]
 		}
+		all = append(all, templates.TimeLayer{Class: "denied by" + strconv.Itoa(len(all)+1),
+			Title: "denied by " + k.Limit, Calls: calls})
 	}
 	switch {
 	case len(all) == 0:
-		return []templates.TimeLayer{{Class: "blocked", Title: "blocked", Calls: s.Blocked}}
+		return []templates.TimeLayer{{Class: "denied", Title: "denied", Calls: denied}}
 	case Total(rest) > 0:
-		all = append(all, templates.TimeLayer{Class: "blocked", Title: "blocked otherwise", Calls: rest})
+		all = append(all, templates.TimeLayer{Class: "denied", Title: "denied by others", Calls: rest})
 	}
 	return all
 }
 
-// busiest returns the number of calls in the busiest step.
-func (s TimeSeries) busiest() int64 {
+// busiest returns the height of the highest bar.
+func busiest(layers []templates.TimeLayer) int64 {
 	highest := int64(0)
-	for i, n := range s.Blocked {
-		if s.Allowed != nil {
-			n += s.Allowed[i]
+	for i := range layers[0].Calls {
+		bar := int64(0)
+		for _, l := range layers {
+			if l.Line {
+				highest = max(highest, l.Calls[i])
+			} else {
+				bar += l.Calls[i]
+			}
 		}
-		highest = max(highest, n)
+		highest = max(highest, bar)
 	}
 	return highest
 }
 
 // summary describes the chart in a sentence.
-func (s TimeSeries) summary() string {
-	allowed, blocked := Total(s.Allowed), Total(s.Blocked)
-	most := page.Number(s.busiest())
-	switch {
-	case s.Allowed == nil:
-		verb := "denied"
-		if s.OnTrial {
-			verb = "would be denied"
-		}
-		return fmt.Sprintf("%s %s, at most %s in %s.", page.Number(blocked), verb, most, page.Offset(s.Step))
-	case allowed+blocked == 0:
+func (s TimeSeries) summary(most int64) string {
+	sum := s.Sum()
+	counted := sum.Calls()
+	if !s.Admitted {
+		counted -= sum.Allowed
+	}
+	if counted == 0 {
 		return "No calls."
 	}
-	return fmt.Sprintf("%s allowed and %s blocked, at most %s calls in %s.", page.Number(allowed),
-		page.Number(blocked), most, page.Offset(s.Step))
+	text := page.Number(sum.Denied) + " denied and " + page.Number(sum.Refused) + " refused"
+	if s.Admitted {
+		text = page.Number(sum.Allowed) + " allowed, " + text
+	}
+	if s.Incomplete() {
+		text = "at least " + text
+	}
+	return fmt.Sprintf("%s, up to %s calls in %s.", text, page.Number(most), page.Offset(s.step()))
 }
 
-// Sparkline draws calls over time in the height of a line of text. blocked must be as
-// long as allowed.
-func Sparkline(allowed, blocked []int64) templates.Sparkline {
-	s := TimeSeries{Step: time.Second, Allowed: allowed, Blocked: blocked}
-	top := Headroom(s.busiest())
-	calls := slices.Clone(allowed)
-	for i, b := range blocked {
-		calls[i] += b
+// Sparkline draws calls over time in the height of a line of text.
+func Sparkline(series records.Series) templates.Sparkline {
+	calls, denied := make([]int64, len(series.Points)), make([]int64, len(series.Points))
+	top := int64(1)
+	for i, p := range series.Points {
+		calls[i], denied[i] = p.Calls(), p.Denied+p.Refused
+		top = max(top, calls[i])
 	}
+	top = Headroom(top)
+	sum := series.Sum()
 	return templates.Sparkline{
-		Text: page.Number(Total(allowed)) + " allowed, " + page.Number(Total(blocked)) + " blocked",
+		Text: page.Number(sum.Allowed) + " allowed, " + page.Number(sum.Denied) + " denied, " +
+			page.Number(sum.Refused) + " refused",
 		Box:  fmt.Sprintf("0 0 %d %d", max(1, len(calls)), top),
-		Path: Stairs(calls, top), Blocked: bars(blocked, nil, top),
+		Path: Stairs(calls, top), Denied: bars(denied, nil, top),
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"tidegate/internal/cause"
+	"tidegate/internal/records"
 	"tidegate/web/templates"
 )
 
@@ -17,8 +19,8 @@ import (
 func sampleHour() TimeSeries {
 	begin := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 	return TimeSeries{
-		ID: "requests", Title: "Requests", Begin: begin, Step: 15 * time.Minute,
-		Allowed: []int64{100, 0, 1200, 40}, Blocked: []int64{0, 0, 800, 3},
+		ID: "requests", Title: "Requests", Admitted: true,
+		Series: seriesOf(begin, []int64{100, 0, 1200, 40}, []int64{0, 0, 800, 3}),
 		Marks: []TimeMark{
 			{begin.Add(35 * time.Minute), "100 → 200 per minute", "/audit?subject=x"},
 			{At: begin.Add(time.Hour), Text: "later"},
@@ -27,29 +29,42 @@ func sampleHour() TimeSeries {
 	}
 }
 
-// The SVG, the table and the script's data have the same figures. Blocked calls are
+func seriesOf(begin time.Time, allowed, denied []int64) records.Series {
+	const step = 15 * time.Minute
+	s := records.Series{Kinds: map[records.Kind][]int64{{Cause: cause.Limit}: denied},
+		Range: records.Range{From: begin, To: begin.Add(step * time.Duration(len(allowed))), Step: step},
+		Began: begin.Add(-time.Hour)}
+	for i := range allowed {
+		s.Points = append(s.Points, records.Point{Start: begin.Add(step * time.Duration(i)),
+			Counts: records.Counts{Allowed: allowed[i], Denied: denied[i]}})
+	}
+	return s
+}
+
+// The SVG, the table and the script's data have the same figures. Denied calls are
 // stacked on allowed ones.
 func TestTimeSeries(t *testing.T) {
 	v := sampleHour().View()
 	want := templates.TimeSeries{
-		Title: "Requests", Summary: "1,340 allowed and 803 blocked, at most 2,000 calls in 15\u00a0min.",
+		Title: "Requests", Summary: "1,340 allowed, 803 denied and 0 refused, up to 2,000 calls in 15\u00a0min.",
 		Box: "0 0 4 2100", Top: "2,100",
 		Layers: []templates.TimeLayer{
 			{Class: "allowed", Title: "allowed", Calls: []int64{100, 0, 1200, 40},
 				Path: "M0 2100v-100h.9v100zM2 2100v-1200h.9v1200zM3 2100v-40h.9v40z"},
-			{Class: "blocked", Title: "blocked", Calls: []int64{0, 0, 800, 3},
+			{Class: "denied", Title: "denied", Calls: []int64{0, 0, 800, 3},
 				Path: "M2 900v-800h.9v800zM3 2060v-3h.9v3z"},
 		},
 		Selects: true, ID: "requests",
 	}
 	got := v
-	got.Rows, got.Marks, got.Data, got.Begin, got.End = nil, nil, "", templates.Instant{}, templates.Instant{}
+	got.Rows, got.Marks, got.Data = nil, nil, ""
+	got.Begin, got.End, got.Counted = templates.Instant{}, templates.Instant{}, templates.Instant{}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 	if len(v.Rows) != 4 || !slices.Equal(v.Rows[2].Calls, []string{"1,200", "800"}) ||
 		v.Rows[2].At.Machine != "2026-11-21T10:30:00Z" {
-		t.Errorf("got rows %+v, want 4, the third with 1,200 allowed and 800 blocked at 10:30", v.Rows)
+		t.Errorf("got rows %+v, want 4, the third with 1,200 allowed and 800 denied at 10:30", v.Rows)
 	}
 	if len(v.Marks) != 1 || v.Marks[0].Path != "M2.33 0V2100" || v.Marks[0].Text != "100 → 200 per minute" ||
 		v.Marks[0].Address != "/audit?subject=x" {
@@ -67,30 +82,33 @@ func TestTimeSeries(t *testing.T) {
 	}
 }
 
-// Blocked calls are split by cause, the most frequent nearest to the allowed ones. Calls
-// without a known cause, or of a cause beyond the third, are on top; a cause that is ahead
-// of the counts adds none. The calls that would be blocked are a line.
+// Denied calls are split by limit, the most frequent nearest to the allowed ones; those of a
+// limit beyond the third are above, and refused calls on top. The calls that limits in shadow
+// would have denied are a line.
 func TestTimeSeriesParts(t *testing.T) {
 	s := sampleHour()
-	s.Parts = []Part{{"a", []int64{0, 0, 100, 0}}, {"b", []int64{5, 0, 500, 2}},
-		{"c", []int64{0, 0, 50, 0}}, {"d", []int64{0, 0, 1, 0}}}
-	s.Would = []int64{7, 0, 0, 1}
+	s.Kinds = map[records.Kind][]int64{
+		{Cause: cause.Limit, Limit: "a"}: {0, 0, 100, 0}, {Cause: cause.Limit, Limit: "b"}: {0, 0, 650, 2},
+		{Cause: cause.Limit, Limit: "c"}: {0, 0, 49, 0}, {Cause: cause.Limit, Limit: "d"}: {0, 0, 1, 1},
+	}
+	s.Points[0].Shadow, s.Points[3].Shadow, s.Points[3].Refused = 7, 1, 5
 	v := s.View()
 	want := []templates.TimeLayer{
-		{Class: "allowed", Title: "allowed", Calls: s.Allowed},
-		{Class: "blocked by1", Title: "blocked by b", Calls: []int64{0, 0, 500, 2}},
-		{Class: "blocked by2", Title: "blocked by a", Calls: []int64{0, 0, 100, 0}},
-		{Class: "blocked by3", Title: "blocked by c", Calls: []int64{0, 0, 50, 0}},
-		{Class: "blocked", Title: "blocked otherwise", Calls: []int64{0, 0, 150, 1}},
-		{Class: "would", Title: "would block", Calls: s.Would, Line: true},
+		{Class: "allowed", Title: "allowed", Calls: []int64{100, 0, 1200, 40}},
+		{Class: "denied by1", Title: "denied by b", Calls: []int64{0, 0, 650, 2}},
+		{Class: "denied by2", Title: "denied by a", Calls: []int64{0, 0, 100, 0}},
+		{Class: "denied by3", Title: "denied by c", Calls: []int64{0, 0, 49, 0}},
+		{Class: "denied", Title: "denied by others", Calls: []int64{0, 0, 1, 1}},
+		{Class: "refused", Title: "refused", Calls: []int64{0, 0, 0, 5}},
+		{Class: "would", Title: "would be denied in shadow", Calls: []int64{7, 0, 0, 1}, Line: true},
 	}
 	var data Data
-	if err := json.Unmarshal([]byte(v.Data), &data); err != nil || data.Lines != 1 || len(data.Series) != 6 {
-		t.Errorf("got data with %d series, %d of them lines, and %v, want 6 and 1", len(data.Series),
+	if err := json.Unmarshal([]byte(v.Data), &data); err != nil || data.Lines != 1 || len(data.Series) != 7 {
+		t.Errorf("got data with %d series, %d of them lines, and %v, want 7 and 1", len(data.Series),
 			data.Lines, err)
 	}
-	if got := v.Layers[2].Path; got != "M2 400v-100h.9v100z" {
-		t.Errorf("got path %s of a, want it on 1,200 allowed calls and 500 of b", got)
+	if got := v.Layers[2].Path; got != "M2 250v-100h.9v100z" {
+		t.Errorf("got path %s of a, want it on 1,200 allowed calls and 650 of b", got)
 	}
 	for i := range v.Layers {
 		v.Layers[i].Path = ""
@@ -98,30 +116,42 @@ func TestTimeSeriesParts(t *testing.T) {
 	if diff := cmp.Diff(want, v.Layers); diff != "" {
 		t.Error(diff)
 	}
-	s.Parts = []Part{{"b", s.Blocked}}
-	if v := s.View(); len(v.Layers) != 3 || v.Layers[1].Title != "blocked by b" {
-		t.Errorf("got layers %+v, want all blocked calls by b", v.Layers)
+}
+
+// Points before the records say "not kept", points that may lack calls "at least", and marks
+// show both.
+func TestTimeSeriesGaps(t *testing.T) {
+	s := sampleHour()
+	s.Marks, s.Began = nil, s.From.Add(20*time.Minute)
+	s.Points[0].NotKept, s.Points[2].AtLeast = true, true
+	v := s.View()
+	if v.Rows[0].Calls[0] != "not kept" || v.Rows[1].Calls[0] != "0" || v.Rows[2].Calls[0] != "at least 1,200" ||
+		!strings.HasPrefix(v.Summary, "at least 1,340 allowed") {
+		t.Errorf("got rows %v and %q", v.Rows, v.Summary)
+	}
+	if len(v.Marks) != 2 || !strings.Contains(v.Marks[0].Text, "not kept") ||
+		!strings.Contains(v.Marks[1].Text, "may be missing") {
+		t.Errorf("got marks %+v, want one for each gap", v.Marks)
 	}
 }
 
 // A series without points, or without calls, gives a valid chart.
 func TestTimeSeriesWithoutCalls(t *testing.T) {
 	for _, s := range []TimeSeries{
-		{Step: time.Minute, Allowed: []int64{}},
-		{Step: time.Minute, Allowed: make([]int64, 3), Blocked: make([]int64, 3)},
+		{Admitted: true, Series: seriesOf(time.Now(), nil, nil)},
+		{Admitted: true, Series: seriesOf(time.Now(), make([]int64, 3), make([]int64, 3))},
 	} {
 		if v := s.View(); v.Summary != "No calls." || v.Layers[0].Path+v.Layers[1].Path != "" ||
-			v.Top != "1" ||
-			strings.Contains(v.Box, " 0 0") {
+			v.Top != "1" || strings.Contains(v.Box, " 0 0") {
 			t.Errorf("got %+v, want an empty chart with a box", v)
 		}
 	}
 }
 
 func TestSparkline(t *testing.T) {
-	got := Sparkline([]int64{5, 5, 0, 20}, []int64{0, 0, 0, 20})
-	want := templates.Sparkline{Text: "30 allowed, 20 blocked", Box: "0 0 4 42", Path: "M0 37H2V42H3V2H4",
-		Blocked: "M3 42v-20h.9v20z"}
+	got := Sparkline(seriesOf(time.Now(), []int64{5, 5, 0, 20}, []int64{0, 0, 0, 20}))
+	want := templates.Sparkline{Text: "30 allowed, 20 denied, 0 refused", Box: "0 0 4 42",
+		Path: "M0 37H2V42H3V2H4", Denied: "M3 42v-20h.9v20z"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"tidegate/functions/admin/dashboard/page"
-	"tidegate/internal/usage"
+	"tidegate/internal/records"
 	"tidegate/web/templates"
 )
 
@@ -17,18 +17,15 @@ type Period struct {
 	Problem  string        // error of the custom range; empty if it is valid
 }
 
-// finest is the shortest step. Only the call times of a single subject are as fine.
-const finest = 5 * time.Second
-
 var ranges = []struct {
 	name, text string
 	span, step time.Duration
 }{
-	{"5m", "last 5 minutes", 5 * time.Minute, finest},
+	{"5m", "last 5 minutes", 5 * time.Minute, time.Minute},
 	{"1h", "last hour", time.Hour, time.Minute},
 	{"24h", "last 24 hours", 24 * time.Hour, 15 * time.Minute},
 	{"7d", "last 7 days", 7 * 24 * time.Hour, time.Hour},
-	{"30d", "last 30 days", usage.HoursKept, 6 * time.Hour},
+	{"30d", "last 30 days", records.HoursKept, 6 * time.Hour},
 }
 
 // defaultRange is the index of the range of a page whose address names none.
@@ -36,8 +33,8 @@ const defaultRange = 1
 
 const (
 	maxBars  = 200
-	fineFor  = time.Hour // call times are kept at least this long
-	maxAhead = time.Hour // a custom range ends at most this long after now
+	fineSpan = 26 * time.Hour // the longest period that is read by the minute
+	maxAhead = time.Hour      // a custom range ends at most this long after now
 )
 
 // ReadPeriod reads the period of a page's view: its range, or its from and to. If from
@@ -63,8 +60,8 @@ func ReadPeriod(view url.Values, now time.Time) Period {
 			chosen = r
 		}
 	}
-	return Period{From: now.Add(-chosen.span), To: now, Step: chosen.step, Name: chosen.name,
-		Problem: problem}
+	last := records.Last(chosen.span, chosen.step, now)
+	return Period{From: last.From, To: last.To, Step: chosen.step, Name: chosen.name, Problem: problem}
 }
 
 // readCustom reads from and to. Problem is set if they are invalid.
@@ -82,7 +79,7 @@ func readCustom(view url.Values, now time.Time) Period {
 		p.Problem = "To needs a date and a time."
 	case !from.Before(to):
 		p.Problem = "From must be before To."
-	case now.Sub(from) >= usage.HoursKept+time.Hour:
+	case now.Sub(from) >= records.HoursKept+time.Hour:
 		p.Problem = "From must be within the last 30 days."
 	case from.After(now):
 		p.Problem = "From must be in the past."
@@ -103,22 +100,18 @@ func later(a, b time.Time) time.Time {
 // stepOf returns the shortest step for which counts of the whole period are kept and
 // which needs at most maxBars bars; 6 h if there is none.
 func stepOf(p Period, now time.Time) time.Duration {
-	age := now.Sub(p.From)
 	span := p.To.Sub(p.From)
-	for _, s := range []struct{ step, kept time.Duration }{
-		{finest, fineFor}, {time.Minute, usage.MinutesKept - time.Hour},
-		{5 * time.Minute, usage.MinutesKept - time.Hour}, {15 * time.Minute, usage.MinutesKept - time.Hour},
-		{time.Hour, usage.HoursKept + time.Hour},
-	} {
-		if age < s.kept && span/s.step <= maxBars {
-			return s.step
+	byMinute := span <= fineSpan && now.Sub(p.From) < records.MinutesKept
+	for _, step := range []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour} {
+		if (byMinute || step == time.Hour) && span/step <= maxBars {
+			return step
 		}
 	}
 	return 6 * time.Hour
 }
 
-// ByMinute returns the step for figures that are counted by the minute: at least 1 min.
-func (p Period) ByMinute() time.Duration { return max(p.Step, time.Minute) }
+// Recorded returns the range of the records that the period shows.
+func (p Period) Recorded() records.Range { return records.Range{From: p.From, To: p.To, Step: p.Step} }
 
 // Values returns the query parameters of the period.
 func (p Period) Values() url.Values {

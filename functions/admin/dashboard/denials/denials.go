@@ -1,16 +1,14 @@
-// Package denials serves the pages of the denial log, and describes denials for other
-// pages: the latest ones of a key, caller or group, and refused credentials by cause.
-// Package dashboard mounts it. It writes nothing.
+// Package denials serves the pages of denied and refused calls, and describes denials for
+// other pages: the latest ones of a key, caller or group. Package dashboard mounts it. It
+// writes nothing.
 package denials
 
 import (
 	"context"
 	"errors"
-	"iter"
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"tidegate/functions/admin/app"
@@ -18,21 +16,20 @@ import (
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/cause"
 	"tidegate/internal/policy"
-	"tidegate/internal/usage"
-	"tidegate/internal/usage/denylog"
+	"tidegate/internal/records"
 	"tidegate/web/templates"
 )
 
-// Pages serves the pages of the denial log.
+// Pages serves the pages of denied and refused calls.
 type Pages struct {
 	*page.Renderer
-	keys  *app.Registry
-	usage *usage.Reader
+	keys    *app.Registry
+	records *records.Reader
 }
 
 // New returns the pages; r renders them.
-func New(r *page.Renderer, keys *app.Registry, calls *usage.Reader) *Pages {
-	return &Pages{Renderer: r, keys: keys, usage: calls}
+func New(r *page.Renderer, keys *app.Registry, calls *records.Reader) *Pages {
+	return &Pages{Renderer: r, keys: keys, records: calls}
 }
 
 // Routes returns the pages.
@@ -49,15 +46,6 @@ const (
 	maxFilterText  = 200 // characters
 )
 
-// causeTexts name the causes in lists.
-var causeTexts = map[cause.Cause]string{
-	cause.Missing: "No credential", cause.Malformed: "Malformed credential", cause.Unknown: "Unknown key",
-	cause.Revoked: "Revoked key", cause.Expired: "Expired key", cause.OldSecret: "Previous secret",
-	cause.Address: "Refused address", cause.Access: "No access",
-	cause.Limit: "Over limit", cause.Ban: "Banned", cause.Unavailable: "Unavailable",
-	cause.Shadow: "Would block: shadow",
-}
-
 func (d *Pages) showDenials(w http.ResponseWriter, r *http.Request) error {
 	set, err := d.keys.Set(r.Context())
 	if err != nil {
@@ -72,29 +60,83 @@ func (d *Pages) showDenials(w http.ResponseWriter, r *http.Request) error {
 	query.Set("after", f.After)
 	p := templates.DenialsPage{
 		Page: d.Page(r, "Denials"), Live: d.Live(r, path, query, time.Now()),
-		Empty: templates.Empty{Heading: "No denials", Advice: "No denied call matches in this period."},
-	}
-	p.OnTrial, p.Logs = f.OnTrial, f.logs(path)
-	if f.OnTrial {
-		p.Empty = templates.Empty{Heading: "No limit would block",
-			Advice: "No limit in shadow would have denied a matching call."}
+		Empty: templates.Empty{Heading: "No denials", Advice: "No denied or refused call matches."},
 	}
 	p.Page.Chart = d.ChartScript()
 	if f.problem != "" {
-		p.Filter = f.view(path, set, denylog.Summary{})
+		p.Filter = f.view(path, set, nil)
 		return d.Render(w, r, http.StatusUnprocessableEntity, templates.Denials(p))
 	}
-	list, err := d.usage.Denials(r.Context(), f.Query)
-	if errors.Is(err, denylog.ErrCursor) {
-		return page.Problem{Status: http.StatusBadRequest}
+	if f.request != "" {
+		err = d.addFound(r.Context(), &p, f, set)
+	} else {
+		err = d.addDenials(r.Context(), &p, f, set)
 	}
-	if err == nil {
-		err = d.addDenials(r.Context(), &p, f, set, list)
+	if errors.Is(err, records.ErrCursor) {
+		return page.Problem{Status: http.StatusBadRequest}
 	}
 	if err != nil {
 		return page.Failed("read denials", err)
 	}
-	values := f.values()
+	return d.RenderLive(w, r, templates.DenialsLive(p), templates.Denials(p))
+}
+
+// addFound adds the one denial that a reference or the id of a request names.
+func (d *Pages) addFound(ctx context.Context, p *templates.DenialsPage, f filter, set *policy.Set) error {
+	p.Filter = f.view(d.Path("/denials"), set, nil)
+	reference := ""
+	if _, ok := records.ParseReference(f.request); ok {
+		reference = f.request
+	}
+	found, err := app.FindDenial(ctx, d.records, reference, f.request)
+	if errors.Is(err, records.ErrNotKept) {
+		p.Empty = templates.Empty{Heading: "No denial found",
+			Advice: "Denials are kept for 50 hours, with the ids of the first 20 calls of a caller, limit " +
+				"and minute. The reference in the body of a 429 finds the others."}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	p.Rows, err = d.denialRows(ctx, []records.Denial{found}, url.Values{})
+	if err == nil && len(found.Requests) > 0 {
+		p.Requests = found.Requests
+		p.RequestsOf = callsInMinute(found.Calls)
+		if n := int64(len(found.Requests)); n < found.Calls {
+			p.RequestsOf += ", the ids of " + page.Number(n)
+		}
+	}
+	return err
+}
+
+func callsInMinute(n int64) string {
+	if n == 1 {
+		return "1 call in this minute"
+	}
+	return page.Number(n) + " calls in this minute"
+}
+
+// addDenials adds a page of the list, the summary of the period on the first page, and the
+// form, whose selects offer what was counted.
+func (d *Pages) addDenials(ctx context.Context, p *templates.DenialsPage, f filter, set *policy.Set) error {
+	list, err := d.records.Denials(ctx, f.DenialQuery)
+	if err != nil {
+		return err
+	}
+	if p.Rows, err = d.denialRows(ctx, list.Denials, f.values()); err != nil {
+		return err
+	}
+	counted, err := d.counts(ctx, f)
+	if err != nil {
+		return err
+	}
+	p.Filter = f.view(d.Path("/denials"), set, counted)
+	if f.After == "" && counted != nil {
+		if p.Summary, err = d.summaryView(ctx, counted, f, p.Live.Seconds); err != nil {
+			return err
+		}
+	}
+	path, values := d.Path("/denials"), f.values()
 	p.Export = page.Address(d.Path("/denials.csv"), values)
 	if f.After != "" {
 		p.First = page.Address(path, page.WithLive(values, p.Live.Seconds))
@@ -104,69 +146,12 @@ func (d *Pages) showDenials(w http.ResponseWriter, r *http.Request) error {
 		values.Set("after", list.Next)
 		p.Next = page.Address(path, page.WithLive(values, p.Live.Seconds))
 	}
-	p.Live.Summary = page.Number(int64(len(list.Denials))) + " calls shown"
-	return d.RenderLive(w, r, templates.DenialsLive(p), templates.Denials(p))
-}
-
-// addDenials adds the rows of a list, the summary of the period on the first page, and
-// the form, whose selects offer what the summary found.
-func (d *Pages) addDenials(
-	ctx context.Context, p *templates.DenialsPage, f filter, set *policy.Set, list denylog.Page,
-) error {
-	var err error
-	if p.Rows, err = d.denialRows(ctx, list.Denials, f.values()); err != nil {
-		return err
+	calls := int64(0)
+	for _, l := range list.Denials {
+		calls += l.Calls
 	}
-	if list.Unreadable > 0 {
-		p.Notes = append(p.Notes, "Entries that cannot be read, skipped: "+page.Number(list.Unreadable)+".")
-	}
-	found, err := d.sum(ctx, f)
-	if err != nil {
-		return err
-	}
-	p.Filter = f.view(d.Path("/denials"), set, found)
-	if f.After == "" {
-		if p.Summary, err = d.summaryView(ctx, found, f, p.Live.Seconds); err != nil {
-			return err
-		}
-	}
-	return d.addRefusals(ctx, p, f)
-}
-
-// addRefusals adds the refused credentials of the period, and the number of calls that the
-// log does not list.
-func (d *Pages) addRefusals(ctx context.Context, p *templates.DenialsPage, f filter) error {
-	counted, err := d.usage.Refusals(ctx, f.Subject, f.From, f.To, time.Minute)
-	if err != nil {
-		return err
-	}
-	unlogged, what := counted.Unlogged, " more denials"
-	if f.OnTrial {
-		unlogged, what = counted.UnloggedTrials, " more calls that would be denied"
-	} else {
-		p.Refused = d.refusalFigures(counted,
-			url.Values{"key": {f.Subject}, "from": {f.from}, "to": {f.to}, "range": {f.span}})
-	}
-	if unlogged > 0 {
-		p.Notes = append(p.Notes, page.Number(unlogged)+what+" in this period were counted but not logged.")
-	}
+	p.Live.Summary = page.Number(calls) + " calls shown"
 	return nil
-}
-
-// refusalFigures returns the number of refused calls for each cause that occurred. Causes
-// that the log lists are links, which keep the parameters in keep.
-func (d *Pages) refusalFigures(counted usage.Refusals, keep url.Values) []templates.Figure {
-	var all []templates.Figure
-	for _, c := range cause.All() {
-		if n := counted.Of(c); n > 0 {
-			f := templates.Figure{Name: causeTexts[c], Value: page.Number(n)}
-			if c > cause.Unknown {
-				f.Address = page.Filtered(d.Path("/denials"), keep, "cause", c.String())
-			}
-			all = append(all, f)
-		}
-	}
-	return all
 }
 
 // exportDenials sends the denials that match the filter as CSV, newest first. A full file
@@ -180,27 +165,36 @@ func (d *Pages) exportDenials(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return page.Failed("find key", err)
 	}
-	if f.problem != "" {
+	if f.problem != "" || f.request != "" {
 		return page.Problem{Status: http.StatusBadRequest}
 	}
-	t := page.NewTable("time", "caller", "name", "plan", "group", "cause", "limit", "route", "method",
-		"path", "api", "stage", "network", "retry after ms", "request", "calls", "reason")
+	t := page.NewTable("time", "caller", "name", "plan", "group", "cause", "limit", "reason", "route",
+		"method", "path", "api", "stage", "network", "retry after ms", "calls", "reference")
+	f.Count = records.MaxDenials
 	next := ""
-	for batch, err := range inBatches(d.usage.EveryDenial(r.Context(), f.Query)) {
+	for {
+		list, err := d.records.Denials(r.Context(), f.DenialQuery)
+		if errors.Is(err, records.ErrCursor) {
+			return page.Problem{Status: http.StatusBadRequest}
+		}
 		if err != nil {
 			return page.Failed("export denials", err)
 		}
-		known, err := app.Records(r.Context(), d.keys, set, batch, subjectOf)
+		known, err := app.Records(r.Context(), d.keys, set, list.Denials, callerOf)
 		if err != nil {
 			return page.Failed("find keys", err)
 		}
-		for i := 0; i < len(batch) && !t.Full(); i++ {
-			t.Row(denialCells(&batch[i], known[batch[i].Subject].Name)...)
-			f.to = batch[i].Time.Add(time.Second).Format(time.RFC3339)
+		for i := range list.Denials {
+			l := &list.Denials[i]
+			t.Row(denialCells(l, known[l.Caller].Name)...)
 		}
-		if t.Full() { // the next file begins within the second of the last row
-			f.from, f.span = f.From.Format(time.RFC3339), ""
-			next = page.Address(d.Path("/denials.csv"), f.values())
+		if f.After = list.Next; f.After == "" {
+			break
+		}
+		if t.Ends() {
+			values := f.values()
+			values.Set("after", f.After)
+			next = page.Address(d.Path("/denials.csv"), values)
 			break
 		}
 	}
@@ -208,76 +202,44 @@ func (d *Pages) exportDenials(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func subjectOf(l denylog.Entry) string { return l.Subject }
+func callerOf(l records.Denial) string { return l.Caller }
 
-// perBatch is how many entries are looked up together.
-const perBatch = 500
+// neverPasses reports whether no retry passes, since the limit is below the call's cost.
+func neverPasses(l *records.Denial) bool { return l.Cause == cause.Limit && l.RetryAfter == 0 }
 
-// inBatches iterates over entries, perBatch at a time.
-func inBatches(all iter.Seq2[denylog.Entry, error]) iter.Seq2[[]denylog.Entry, error] {
-	return func(yield func([]denylog.Entry, error) bool) {
-		var batch []denylog.Entry
-		for l, err := range all {
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			if batch = append(batch, l); len(batch) == perBatch {
-				if !yield(batch, nil) {
-					return
-				}
-				batch = nil
-			}
-		}
-		if len(batch) > 0 {
-			yield(batch, nil)
-		}
-	}
-}
-
-func denialCells(l *denylog.Entry, name string) []string {
+func denialCells(l *records.Denial, name string) []string {
 	network := ""
 	if l.Network.IsValid() {
 		network = l.Network.String()
 	}
 	wait := strconv.FormatInt(l.RetryAfter.Milliseconds(), 10)
-	if l.NeverPasses() {
+	if neverPasses(l) {
 		wait = "never"
 	}
 	return []string{
-		l.Time.UTC().Format("2006-01-02T15:04:05.000Z"), l.Subject, name, l.Plan, l.Group, l.Cause.String(),
-		l.Limit, l.Rule, l.Method, l.Path, l.API, l.Stage, network,
-		wait, l.Request, strconv.FormatInt(l.Calls, 10),
-		l.Reason,
+		l.Time.UTC().Format("2006-01-02T15:04:05.000Z"), l.Caller, name, l.Plan, l.Group, l.Cause.String(),
+		l.Limit, l.Reason, l.Route, l.Method, l.Path, l.API, l.Stage, network, wait,
+		strconv.FormatInt(l.Calls, 10), l.Reference(),
 	}
 }
 
-// Summary describes the denials of a key or caller in the last 24 hours.
+// Summary describes the latest denials of a key or caller.
 type Summary struct {
-	Log     denylog.Page          // all that are logged
-	Counted usage.Refusals        // and the number of those that are not
-	Rows    []templates.DenialRow // the latest, newest first
-	Refused []templates.Figure    // number of refused calls by cause
-	All     string                // address of all denials
-	OnTrial string                // address of the calls that limits in shadow would have denied
+	Latest []records.Denial      // newest first
+	Rows   []templates.DenialRow // of them
+	All    string                // address of all denials
 }
 
 // Recent returns the summary of a key or caller.
 func (d *Pages) Recent(ctx context.Context, id string) (Summary, error) {
 	keep := url.Values{"key": {id}}
-	s := Summary{All: page.Address(d.Path("/denials"), keep),
-		OnTrial: page.Filtered(d.Path("/denials"), keep, "cause", denylog.AnyTrial)}
-	oldest, newest := period(time.Now())
-	var err error
-	if s.Log, err = d.usage.DenialsOf(ctx, id, oldest, newest); err != nil {
+	s := Summary{All: page.Address(d.Path("/denials"), keep)}
+	list, err := d.latest(ctx, records.DenialQuery{Caller: id})
+	if err != nil {
 		return s, err
 	}
-	latest := s.Log.Denials[:min(recentDenials, len(s.Log.Denials))]
-	if s.Rows, err = d.denialRows(ctx, latest, keep); err != nil {
-		return s, err
-	}
-	s.Counted, err = d.usage.Refusals(ctx, id, oldest, newest, time.Minute)
-	s.Refused = d.refusalFigures(s.Counted, keep)
+	s.Latest = list
+	s.Rows, err = d.denialRows(ctx, list, keep)
 	return s, err
 }
 
@@ -285,33 +247,25 @@ func (d *Pages) Recent(ctx context.Context, id string) (Summary, error) {
 func (d *Pages) OfGroup(
 	ctx context.Context, name string,
 ) (rows []templates.DenialRow, all string, err error) {
-	oldest, newest := period(time.Now())
-	list, err := d.usage.Denials(ctx,
-		denylog.Query{Group: name, From: oldest, To: newest, Count: recentDenials})
+	list, err := d.latest(ctx, records.DenialQuery{Group: name})
 	if err != nil {
 		return nil, "", err
 	}
 	keep := url.Values{"group": {name}}
-	rows, err = d.denialRows(ctx, list.Denials, keep)
+	rows, err = d.denialRows(ctx, list, keep)
 	return rows, page.Address(d.Path("/denials"), keep), err
 }
 
-// period returns the time range of the log. It ends 1 min after now, since the check
-// function's clock, which dates the denials, may be ahead.
-func period(now time.Time) (oldest, newest time.Time) {
-	return now.Add(-denylog.Retention), now.Add(time.Minute)
+// latest returns the latest denials of a query within the default period.
+func (d *Pages) latest(ctx context.Context, q records.DenialQuery) ([]records.Denial, error) {
+	g := records.Last(defaultSpan, 0, time.Now())
+	q.From, q.To, q.Count = g.From, g.To.Add(aheadOfUs), recentDenials
+	list, err := d.records.Denials(ctx, q)
+	return list.Denials, err
 }
 
-// RefusalWords describes refused credentials by cause.
-func RefusalWords(refused usage.Refusals) string {
-	var words []string
-	for _, c := range cause.All() {
-		if n := refused.Of(c); n > 0 {
-			words = append(words, page.Number(n)+" "+strings.ToLower(causeTexts[c]))
-		}
-	}
-	if len(words) == 0 {
-		return "credentials"
-	}
-	return strings.Join(words, ", ")
-}
+const (
+	defaultSpan = 24 * time.Hour
+	// aheadOfUs is how far the clocks that date denials may be ahead of this function's.
+	aheadOfUs = time.Minute
+)

@@ -16,6 +16,14 @@ import (
 // Number formats a count with a comma between thousands: 12,345.
 func Number(n int64) string { return limits.Number(n) }
 
+// AtLeast formats a count of which calls may be missing.
+func AtLeast(n int64, incomplete bool) string {
+	if incomplete {
+		return "at least " + Number(n)
+	}
+	return Number(n)
+}
+
 // Span formats a waiting time, rounded up: "3.2 s", "2 min 5 s", "1 h 20 min", "3 d 4 h".
 // A time of 0 or less is "0 s".
 func Span(d time.Duration) string {

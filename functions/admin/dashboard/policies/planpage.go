@@ -14,11 +14,12 @@ import (
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/functions/admin/policydoc"
+	"tidegate/internal/answer"
 	"tidegate/internal/cause"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
-	"tidegate/internal/usage"
+	"tidegate/internal/records"
 	"tidegate/web/templates"
 )
 
@@ -65,7 +66,7 @@ func (d *pages) planPage(r *http.Request, p policy.Plan, use app.PlanUse, since 
 		Page: d.Page(r, "Plan "+name), Name: name, Live: d.Live(r, at, nil, time.Now()),
 		Trail:   []templates.Choice{{Text: "Policies", Address: d.Path("/policies")}},
 		Figures: planFigures(use, keys, all), Facts: d.planFacts(p), Limits: d.planLimits(p, use.Keys),
-		Shadow: d.shadow(p, use.Keys, since),
+		Shadow: d.shadow(p, use, since),
 		All:    templates.Choice{Text: "All keys of this plan (" + page.Number(keys) + ")", Address: all},
 	}
 	v.Live.Outage = wording.Outage([]policy.Plan{p})
@@ -94,12 +95,12 @@ func reachWords(reach app.Reach) string {
 	if reach == app.ReadSome {
 		return "first listed as near a limit"
 	}
-	return "near a limit or busiest in the last hour"
+	return "near a limit or busiest today"
 }
 
 func planFigures(use app.PlanUse, keys int64, all string) []templates.Figure {
 	var full, near int64
-	var sum usage.Counts
+	var sum records.Counts
 	for _, k := range use.Keys {
 		sum = sum.Plus(k.Calls)
 		switch {
@@ -115,8 +116,9 @@ func planFigures(use app.PlanUse, keys int64, all string) []templates.Figure {
 		{Name: "At a limit", Value: page.Number(full)},
 		{Name: "Near a limit", Value: page.Number(near)},
 		{Name: "Calls, last hour", Value: page.Number(sum.Calls())},
-		{Name: "Blocked, last hour", Value: page.Number(sum.Denied),
-			Note: page.Number(app.Percent(sum.Denied, sum.Calls())) + " %"},
+		{Name: "Denied, last hour", Value: page.Number(sum.Denied),
+			Note: app.ShareWords(sum.Denied, sum.Calls())},
+		{Name: "Refused, last hour", Value: page.Number(sum.Refused)},
 	}
 }
 
@@ -160,7 +162,7 @@ func (d *pages) planLimits(p policy.Plan, keys []app.PlanKey) []templates.PlanLi
 // usedText returns the use that a percentage of the keys do not exceed. used is sorted.
 func usedText(used []int64, percent int, l limits.Limit) string {
 	n := used[(len(used)*percent+99)/100-1]
-	return page.Number(n) + " (" + page.Number(app.Percent(n, l.Requests)) + " %)"
+	return page.Number(n) + " (" + app.ShareWords(n, l.Requests) + ")"
 }
 
 func (d *pages) keyLink(s app.Subject) templates.Choice {
@@ -170,54 +172,77 @@ func (d *pages) keyLink(s app.Subject) templates.Choice {
 func (d *pages) planKeyRow(k app.PlanKey) templates.PlanKey {
 	return templates.PlanKey{Key: d.keyLink(k.Subject), Badges: wording.Badges(k.Subject),
 		Window: wording.WindowAt(k.Fullest, time.Now()),
-		Calls:  page.Number(k.Calls.Calls()), Blocked: page.Number(k.Calls.Denied)}
+		Calls:  page.Number(k.Calls.Calls()), Denied: page.Number(k.Calls.Denied)}
 }
 
-// shadow describes what the shadow limits of a plan would have blocked since a
-// time; nil if it has none.
-func (d *pages) shadow(p policy.Plan, keys []app.PlanKey, since time.Time) *templates.Trial {
+// shadow describes what the limits of a plan in shadow would have denied since a time; nil
+// if it has none.
+func (d *pages) shadow(p policy.Plan, use app.PlanUse, since time.Time) *templates.Trial {
 	shadow := changes.ShadowLimits(p)
 	if len(shadow) == 0 {
 		return nil
 	}
-	t := d.trial(keys, since)
+	t := d.trial(p, use, since)
 	t.Limits = policydoc.Each(shadow)
-	t.Denials = page.Address(d.Path("/denials"), url.Values{"cause": {cause.Shadow.String()},
-		"plan": {p.Name}})
 	return &t
 }
 
-// trial counts what shadow limits would have blocked of the calls of keys since a
-// time.
-func (d *pages) trial(keys []app.PlanKey, since time.Time) templates.Trial {
+// trial counts what the limits of a plan in shadow would have denied since a time.
+func (d *pages) trial(p policy.Plan, use app.PlanUse, since time.Time) templates.Trial {
 	var t templates.Trial
-	var sum usage.Counts
-	keys = slices.Clone(keys)
-	slices.SortStableFunc(keys, func(a, b app.PlanKey) int {
-		return cmp.Compare(b.Trial.ShadowDenied, a.Trial.ShadowDenied)
-	})
-	hit, newly := 0, 0
-	for _, k := range keys {
-		sum = sum.Plus(k.Trial)
-		if k.Trial.ShadowDenied == 0 {
-			continue
-		}
-		if hit++; hit <= trialKeysShown {
-			t.Keys = append(t.Keys, templates.TrialKey{Key: d.keyLink(k.Subject),
-				Would: page.Number(k.Trial.ShadowDenied), Calls: page.Number(k.Trial.Calls())})
-		}
-		if k.Trial.Denied == 0 {
-			newly++
+	names := map[string]bool{}
+	for _, l := range changes.ShadowLimits(p) {
+		names[answer.NameOf(l)] = true
+	}
+	if since.After(time.Now()) {
+		t.Result = "Counted from " + page.Instant(since).Text + " on."
+		return t
+	}
+	all := int64(0)
+	for _, k := range use.Shadow.ByKind() {
+		if k.Cause == cause.Shadow && k.Plan == p.Name && names[k.Limit] {
+			all += k.Calls
 		}
 	}
-	t.Result = "Since " + page.Instant(since.Truncate(time.Minute)).Text + ": would have blocked " +
-		page.Number(sum.ShadowDenied) + " of " + page.Number(sum.Calls()) + " calls, of " +
-		app.KeyCount(int64(hit)) + "; " + page.Number(int64(newly)) + " newly blocked."
+	type hit struct {
+		key          app.PlanKey
+		would, calls int64
+	}
+	var hits []hit
+	newly := 0
+	for _, k := range use.Keys {
+		h := hit{key: k}
+		for _, kind := range k.Trial.ByKind() {
+			if kind.Cause == cause.Shadow && names[kind.Limit] {
+				h.would += kind.Calls
+			}
+		}
+		if h.would == 0 {
+			continue
+		}
+		sum := k.Trial.Sum()
+		if h.calls = sum.Calls(); sum.Denied == 0 {
+			newly++
+		}
+		hits = append(hits, h)
+	}
+	slices.SortStableFunc(hits, func(a, b hit) int { return cmp.Compare(b.would, a.would) })
+	for _, h := range hits[:min(len(hits), trialKeysShown)] {
+		t.Keys = append(t.Keys, templates.TrialKey{Key: d.keyLink(h.key.Subject),
+			Would: page.Number(h.would), Calls: page.Number(h.calls)})
+	}
+	count := app.KeyCount(int64(len(hits)))
+	if use.Reach != app.ReadAll {
+		count = "at least " + count
+	}
+	t.Result = "Since " + page.Instant(since).Text + ": would have denied " +
+		page.AtLeast(all, use.Shadow.Incomplete()) + " calls, of " + count + "; " +
+		page.Number(int64(newly)) + " newly denied."
 	return t
 }
 
 // addPlanEffects adds to the preview of a plan how many keys have the plan, and what its
-// shadow limits would have blocked.
+// shadow limits would have denied.
 func (d *pages) addPlanEffects(r *http.Request, set *policy.Set, e edit) error {
 	counts, err := d.keys.PlanCounts(r.Context(), set)
 	if err != nil {
@@ -237,7 +262,7 @@ func (d *pages) addPlanEffects(r *http.Request, set *policy.Set, e edit) error {
 	if err != nil {
 		return err
 	}
-	t := d.trial(use.Keys, since)
+	t := d.trial(p, use, since)
 	e.preview.Effects = append(e.preview.Effects, "Limits in shadow: "+t.Result)
 	for _, k := range t.Keys {
 		e.preview.Effects = append(e.preview.Effects, k.Key.Text+": "+k.Would+" of "+k.Calls+" calls")

@@ -21,7 +21,7 @@ import (
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
-	"tidegate/internal/usage"
+	"tidegate/internal/records"
 	"tidegate/web/templates"
 )
 
@@ -29,16 +29,16 @@ import (
 type pages struct {
 	*page.Renderer
 	*changes.Changes
-	keys  *app.Registry
-	usage *usage.Reader
-	log   *slog.Logger
+	keys    *app.Registry
+	records *records.Reader
+	log     *slog.Logger
 }
 
 // Routes returns the pages; r renders them.
 func Routes(
-	r *page.Renderer, shared *changes.Changes, keys *app.Registry, calls *usage.Reader, log *slog.Logger,
+	r *page.Renderer, shared *changes.Changes, keys *app.Registry, calls *records.Reader, log *slog.Logger,
 ) []auth.Route {
-	d := &pages{Renderer: r, Changes: shared, keys: keys, usage: calls, log: log}
+	d := &pages{Renderer: r, Changes: shared, keys: keys, records: calls, log: log}
 	return []auth.Route{
 		{Pattern: "GET /policies", Role: auth.Viewer, Handle: d.showPolicies},
 		{Pattern: "GET /policies.yaml", Role: auth.Viewer, Handle: d.exportPolicies},
@@ -124,8 +124,15 @@ func (d *pages) planRow(r *http.Request, p policy.Plan, keys int64) templates.Pl
 
 // routeRows lists the routes in the order in which they were saved.
 func (d *pages) routeRows(r *http.Request, set *policy.Set) ([]templates.RouteRow, error) {
+	var names []string
+	for _, route := range set.Routes[:min(len(set.Routes), maxRouteCounts)] {
+		names = append(names, route.Name)
+	}
+	counted, err := d.records.Routes(r.Context(), names, records.Last(time.Hour, 0, time.Now()))
+	if err != nil {
+		return nil, err
+	}
 	var rows []templates.RouteRow
-	now := time.Now()
 	for _, route := range set.Routes {
 		row := templates.RouteRow{Name: page.Clip(route.Name, page.MaxName), Cost: policydoc.CostText(route),
 			Limits: limitsOn(set, route.Name)}
@@ -133,13 +140,10 @@ func (d *pages) routeRows(r *http.Request, set *policy.Set) ([]templates.RouteRo
 			row.Match = append(row.Match, limits.PatternText(p))
 		}
 		if len(rows) < maxRouteCounts {
-			points, err := d.usage.Rule(r.Context(), policy.RouteID(route.Name), now.Add(-time.Hour),
-				now, time.Minute)
-			if err != nil {
-				return nil, err
-			}
-			sum := usage.Sum(points)
-			row.Calls = page.Number(sum.Calls()) + " calls, " + page.Number(sum.Denied) + " blocked"
+			of := &counted[len(rows)]
+			sum := of.Sum()
+			row.Calls = page.AtLeast(sum.Calls(), of.Incomplete()) + " calls, " + page.Number(sum.Denied) +
+				" denied, " + page.Number(sum.Refused) + " refused"
 		}
 		if page.CanEdit(r) {
 			row.Edit = d.Path("/policies/routes/edit?route=" + url.QueryEscape(route.Name))

@@ -9,7 +9,7 @@ import (
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
-	"tidegate/internal/usage/denylog"
+	"tidegate/internal/records"
 	"tidegate/web/templates"
 )
 
@@ -38,17 +38,18 @@ func unread(l enforce.LimitState) string {
 
 // AllApplied lists the limits of a survey: those of every call, then those on routes that
 // have counted calls, and the unused ones on other routes apart. It marks the one that
-// denied the last call.
-func AllApplied(v enforce.Survey, log denylog.Page) (rows, unused []templates.AppliedRow) {
+// denied last. latest are the latest denials.
+func AllApplied(s app.Subject, v enforce.Survey, latest []records.Denial) (
+	rows, unused []templates.AppliedRow) {
 	all := slices.Clone(v.Result.Limits)
 	slices.SortStableFunc(all, func(a, b enforce.LimitState) int { return strings.Compare(a.On, b.On) })
-	last, denied := app.LastDenial(log)
+	last, denied := s.LastDenial()
 	for _, l := range all {
-		isLast := denied && !l.CountsOnly && app.Denied(last, l)
+		isLast := denied && app.Named(last.Limit, l)
 		row := Applied(l, v.Effective.Plan.Name, v.Result.Now)
 		if isLast {
-			row.Denied = page.Instant(last.Time)
-			lastDenied(&row, l, last, v)
+			row.Denied = page.Instant(last.At)
+			lastDenied(&row, l, last, latest, s.At)
 		}
 		if l.On != "" && !isLast && (l.Unread || l.Used() == 0) {
 			unused = append(unused, row)
@@ -59,15 +60,17 @@ func AllApplied(v enforce.Survey, log denylog.Page) (rows, unused []templates.Ap
 	return rows, unused
 }
 
-// lastDenied adds what the log knows of the last denial, if the limit's state is not known.
-func lastDenied(row *templates.AppliedRow, l enforce.LimitState, last denylog.Entry, v enforce.Survey) {
+// lastDenied adds what is recorded of the last denial, if the limit's state is not known.
+func lastDenied(row *templates.AppliedRow, l enforce.LimitState, last records.Denier,
+	latest []records.Denial, at time.Time) {
 	if !l.Unread {
 		return
 	}
-	if l.Who == limits.EachAddress && last.Network.IsValid() {
-		row.Note += " Last full: an address in " + last.Network.String() + "."
+	i := slices.IndexFunc(latest, func(d records.Denial) bool { return d.Limit == last.Limit })
+	if l.Who == limits.EachAddress && i >= 0 && latest[i].Network.IsValid() {
+		row.Note += " Last full: an address in " + latest[i].Network.String() + "."
 	}
-	if wait := app.StillDenied(last, v); wait > 0 {
+	if wait := last.Until.Sub(at); wait > 0 {
 		row.Window.Unblocks, row.Window.UnblocksLeft = page.Span(wait), SecondsLeft(wait)
 	}
 }
@@ -76,8 +79,8 @@ func lastDenied(row *templates.AppliedRow, l enforce.LimitState, last denylog.En
 func Diagnosis(d app.Diagnosis) templates.Diagnosis {
 	v := templates.Diagnosis{}
 	if d.Calls > 0 {
-		v.Calls = page.Number(d.Calls) + " calls"
-		if d.Calls == 1 {
+		v.Calls = page.AtLeast(d.Calls, d.AtLeast) + " calls"
+		if d.Calls == 1 && !d.AtLeast {
 			v.Calls = "1 call"
 		}
 		v.Since, v.Last, v.By = page.Instant(d.Since), page.Instant(d.Last), page.Clip(d.Words(), MaxText)
@@ -85,30 +88,32 @@ func Diagnosis(d app.Diagnosis) templates.Diagnosis {
 	if d.Earlier > 0 {
 		v.More = "; " + page.Number(d.Earlier) + " earlier in the last 24 hours"
 	}
-	if d.Unlogged > 0 {
-		v.More += "; " + page.Number(d.Unlogged) + " more were counted but not logged"
-	}
-	if d.Unreadable > 0 {
-		v.More += "; entries that cannot be read: " + page.Number(d.Unreadable)
+	wait := d.Banned
+	if !d.Denier.Until.IsZero() && (d.Denier.Every || wait == 0) {
+		wait = max(wait, d.Denier.Until.Sub(d.At))
 	}
 	switch {
 	case d.Refused != "":
 		v.Level, v.State = "bad", "Every call is refused: "+d.Refused+"."
-	case d.Blocked > 0 && d.Part != "":
-		v.Level, v.State = "bad", "Calls "+page.Clip(d.Part, MaxText)+" unblock in"
-	case d.Blocked > 0 && d.Calls == 0 && d.Full != "":
-		v.Level, v.State = "bad", d.Full+" is used up. Unblocks in"
-	case d.Blocked > 0:
+		return v
+	case d.Banned == 0 && d.Denier.Part != "":
+		v.Level, v.State = "bad", "Calls "+page.Clip(d.Denier.Part, MaxText)+" unblock in"
+	case d.Banned == 0 && d.Denier.Limit != "" && d.Calls == 0:
+		v.Level, v.State = "bad", d.Denier.Limit+" is used up. Unblocks in"
+	case wait > 0:
 		v.Level, v.State = "bad", "Unblocks in"
+	case d.Denier.Limit != "":
+		v.Level, v.State = "bad", d.Denier.Limit+" never admits a call."
+		return v
 	case d.Calls > 0:
 		v.State = "The next call passes."
-	case v.More == "":
-		v.State = "No call blocked in the last 24 hours."
+	case d.AtLeast:
+		v.State = "No denied or refused call is known in the last 24 hours; some may be missing."
 	default:
-		v.State = "No logged denial in the last 24 hours" + v.More + "."
+		v.State = "No call denied or refused in the last 24 hours."
 	}
-	if d.Blocked > 0 && d.Refused == "" {
-		v.Wait, v.Left = page.Span(d.Blocked), SecondsLeft(d.Blocked)
+	if wait > 0 {
+		v.Wait, v.Left = page.Span(wait), SecondsLeft(wait)
 	}
 	return v
 }

@@ -128,11 +128,8 @@ func lifeBadges(s app.Subject) []templates.Badge {
 // limitBadges returns the badges for the use of limits and an override.
 func limitBadges(s app.Subject) []templates.Badge {
 	var all []templates.Badge
-	if s.Is(app.Blocked) {
-		all = append(all, templates.Badge{
-			Text: "blocked now", Level: "full", Detail: "unblocks in " + page.Span(wait(s)),
-			State: "blocked",
-		})
+	if len(s.Deniers) > 0 {
+		all = append(all, blockedBadge(s.Deniers[0], s.At))
 	} else if s.Is(app.Near) {
 		all = append(all, templates.Badge{Text: "near a limit", Level: "near", State: "near"})
 	}
@@ -154,14 +151,26 @@ func limitBadges(s app.Subject) []templates.Badge {
 	return all
 }
 
-// wait returns how long a call that falls under no route is denied.
-func wait(s app.Subject) (longest time.Duration) {
-	for _, l := range s.Limits {
-		if l.On == "" && l.Denies() {
-			longest = max(longest, l.RetryAfter)
-		}
+// blockedBadge is the badge of a caller some or all of whose calls a limit denies now.
+func blockedBadge(by app.Denier, at time.Time) templates.Badge {
+	b := templates.Badge{Text: "blocked now", Level: "full", State: "blocked"}
+	if by.Part != "" {
+		b.Text = "blocked now " + page.Clip(by.Part, page.MaxName)
 	}
-	return longest
+	if !by.Until.IsZero() {
+		b.Detail = "unblocks in " + page.Span(by.Until.Sub(at))
+	}
+	return b
+}
+
+// CallerBadges returns the badge of a caller without a record: what denies its calls now.
+func CallerBadges(denied []app.Denier, at time.Time) []templates.Badge {
+	if len(denied) == 0 {
+		return []templates.Badge{{Text: "active", Level: "free"}}
+	}
+	b := blockedBadge(denied[0], at)
+	b.Detail = page.Clip(denied[0].Limit, page.MaxName) + ", " + b.Detail
+	return []templates.Badge{b}
 }
 
 func overrideBadge(text string, o *policy.Override, at time.Time) templates.Badge {
