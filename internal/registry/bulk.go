@@ -50,7 +50,7 @@ func (s *Store) UpdateMany(ctx context.Context, ids []string, action string, edi
 		return Many{}, editError(err)
 	}
 	many.Change = receipt.Number
-	return many, acknowledge(receipt, nil)
+	return many, acknowledge(receipt)
 }
 
 func (s *Store) judgeMany(ctx context.Context, r *changes.Reader, ids []string,

@@ -151,12 +151,16 @@ var listOracles = map[registry.Query]func(*policy.Set, policy.Key) bool{
 	{List: registry.Overridden}: func(_ *policy.Set, k policy.Key) bool { return k.Override != nil },
 	{List: registry.Revoked}:    func(_ *policy.Set, k policy.Key) bool { return k.Status == policy.Revoked },
 	{List: registry.Expiring}:   func(_ *policy.Set, k policy.Key) bool { return !k.Expires.IsZero() },
-	{Tag: "eu"}:                 func(_ *policy.Set, k policy.Key) bool { return slices.Contains(k.Tags, "eu") },
-	{Tag: "a:b é"}:              func(_ *policy.Set, k policy.Key) bool { return slices.Contains(k.Tags, "a:b é") },
+	{Tag: "eu"}:                 tagged("eu"),
+	{Tag: "a:b é"}:              tagged("a:b é"),
 	{List: registry.Shadowed}: func(set *policy.Set, k policy.Key) bool {
 		p, _ := set.Plan(k.Plan)
 		return p.Limits[0].Shadow || k.Override != nil && k.Override.Limits[0].Shadow
 	},
+}
+
+func tagged(tag string) func(*policy.Set, policy.Key) bool {
+	return func(_ *policy.Set, k policy.Key) bool { return slices.Contains(k.Tags, tag) }
 }
 
 func inShadow(requests int64) []limits.Limit {
