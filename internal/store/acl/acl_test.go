@@ -168,7 +168,6 @@ func checkReads(t *testing.T, admin *registry.Store, client valkey.Client, set *
 	}
 }
 
-
 const (
 	records = "tg:{slot}:cr"
 	lists   = "tg:{slot}:cl"
