@@ -165,7 +165,6 @@ func checkReads(t *testing.T, admin *registry.Store, client valkey.Client, set *
 	}
 }
 
-
 const (
 	bucket  = "tg:{slot}:cr"
 	lists   = "tg:{slot}:cl"
