@@ -121,11 +121,15 @@ func TestCommandsOfTheAPIPage(t *testing.T) {
 			t.Fatalf("%s: %s %s", command, status, body)
 		}
 		var created struct {
-			Key    struct{ ID string }
+			Key struct {
+				ID      string
+				Version int64
+			}
 			Secret string
 		}
 		if json.Unmarshal([]byte(body), &created) == nil && created.Key.ID != "" {
 			s.replace["8rF5qOfQUetu"], secret = created.Key.ID, created.Secret
+			s.replace["VERSION=7"] = fmt.Sprintf("VERSION=%d", created.Key.Version)
 		}
 	}
 	if s.replace["8rF5qOfQUetu"] == "" || !settled {
@@ -186,7 +190,7 @@ func TestCommandsOfThePoliciesPage(t *testing.T) {
 	want(load, "200", `"applied":true`)
 	edit("2,000 per hour", "3,000 per hour")
 	want(load, "412", "") // the file has the earlier version
-	edit("version: 1", "# no version")
+	edit("version: 2", "# no version")
 	want(load, "428", "If-Match")
 	want(dryRun, "200", "2,000 per hour → 3,000 per hour")
 	overwrite := strings.Replace(load, "-T ", "-H 'If-Match: *' -T ", 1)

@@ -306,9 +306,9 @@ func TestAdminSettings(t *testing.T) {
 	wantEffect(t, "RELEASE", strings.Contains(page, "v1.2.3-4"), true)
 	wantEffect(t, "LOG_LEVEL", strings.Contains(a.log.String(), `"msg":"request"`), false)
 
+	bearer := a.token(t)
 	call := func(method, path, body, kind string) reply {
-		return a.send(t, method, path, body, "Content-Type", kind, "If-Match", "*",
-			"Authorization", a.token(t))
+		return a.send(t, method, path, body, "Content-Type", kind, "If-Match", "*", "Authorization", bearer)
 	}
 	plan := call(http.MethodPut, "/api/v1/policy.yaml?reason=test",
 		"plans: [{name: two, limits: [2 per hour]}]\n", "application/yaml")

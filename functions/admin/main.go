@@ -42,7 +42,7 @@ func (f function) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
 		Tidegate string `json:"tidegate"`
 	}
 	if json.Unmarshal(payload, &event) == nil && event.Tidegate == "minute" {
-		return []byte("null"), f.minute(ctx)
+		return []byte("null"), f.minute(ctx) // an answer is JSON
 	}
 	return f.requests.Invoke(ctx, payload)
 }
