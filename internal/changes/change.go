@@ -17,8 +17,9 @@ const (
 	// Policy is the name of the policy's record. It is in two buckets, and every bucket has
 	// the number of its last change.
 	Policy = "policy"
-	// MaxItems is the largest number of items in a change.
-	MaxItems = 1000
+	// MaxItems is the largest number of items in a change: 1,000 keys, and groups that they
+	// join.
+	MaxItems = 1100
 	// format is the number of this form of a change. A log with a greater one is not read.
 	format = 1
 )

@@ -222,6 +222,10 @@ func (s *Store) items(ctx context.Context, r *changes.Reader, before, after []st
 			items = append(items, changes.Item{Record: id, After: policyset.EncodeGroup(0, name)})
 		}
 	}
+	if len(items) > changes.MaxItems {
+		return nil, invalid("group", fmt.Sprintf("keys join %d groups without keys at once: must be at most %d. "+
+			"Change fewer keys at a time", len(groups), changes.MaxItems-MaxKeys))
+	}
 	return items, nil
 }
 

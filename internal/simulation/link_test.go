@@ -17,8 +17,8 @@ import (
 // each has connections, a replica and losses of its own.
 const shards = 2
 
-// shardOf returns the shard of a bucket.
-func shardOf(b keyspace.Bucket) int { return int(b) % shards }
+// shardOf returns the shard of a bucket. Each has an equal range of slots.
+func shardOf(b keyspace.Bucket) int { return int(b) * shards / keyspace.Buckets }
 
 // shardOfKey returns the shard of the key with this name.
 var shardOfKey = func() func(name string) int {

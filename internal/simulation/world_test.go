@@ -1,6 +1,6 @@
 // Package simulation plays whole histories of an installation in one process, on virtual
 // time and from a seed: environments with the real authorizer, decide, enforce and
-// store.Retry, an operator with the real registry and journal, and the embedded Valkey in
+// store.Retry, an operator with the real registry and its log, and the embedded Valkey in
 // two shards, over connections that lose commands and replies. After every event the
 // answer is compared with a plain list of the calls that were admitted. A seed always
 // plays the same history, until the events are changed:
@@ -35,7 +35,6 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
-	"tidegate/internal/journal"
 	"tidegate/internal/limits"
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
@@ -63,7 +62,7 @@ type world struct {
 	server  *miniredis.Miniredis
 	link    *link // of all environments
 	store   *registry.Store
-	journal *journal.Journal
+	log     *memory // of changes
 	envs    []*environment
 	callers []*caller
 	counts  map[string]*ledger // by identity
@@ -109,11 +108,12 @@ func newWorld(t *testing.T, seed int64) *world {
 		counts: map[string]*ledger{}, answers: map[string]int{}}
 	w.setClock()
 	client := storetest.Connect(t, "valkey://"+w.server.Addr())
-	w.store = registrytest.New(t, client, pepper)
+	w.log = &memory{byName: map[string]object{}}
+	w.store = registry.New(client, w.log, pepper)
 	w.store.Now, w.store.ForeignKeys = w.serverTime, true
-	w.journal = journal.New(&memory{byName: map[string][]byte{}}, client, audit.NewKey(pepper), false,
-		slog.New(slog.DiscardHandler))
-	w.store.Audit().UseJournal(w.journal)
+	if err := w.store.Start(w.Context()); err != nil {
+		w.Fatal(err)
+	}
 	w.link = &link{Client: client, world: w}
 	w.setUp()
 	for range 1 + w.IntN(4) {

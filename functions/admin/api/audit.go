@@ -101,6 +101,24 @@ func (a *api) registerAudit() {
 	}, a.getLog)
 }
 
+// maxStates bounds the states in a page of changes, in bytes. A Lambda function can answer
+// 4.5 MB without compression.
+const maxStates = 3 << 20
+
+// bounded returns the first entries of a page, whose states have up to maxStates bytes.
+func bounded(page registry.AuditPage) registry.AuditPage {
+	size := 0
+	for i, e := range page.Entries {
+		for _, s := range e.Subjects {
+			size += len(s.Before) + len(s.After)
+		}
+		if i > 0 && size > maxStates {
+			return registry.AuditPage{Entries: page.Entries[:i], Next: page.Entries[i-1].Number}
+		}
+	}
+	return page
+}
+
 func (a *api) listAudit(ctx context.Context, in *auditInput) (*auditOutput, error) {
 	q := registry.AuditQuery{Subject: in.Subject, Named: in.Name, Action: in.Action, By: in.By,
 		Since: in.From, Count: in.Count}
@@ -117,6 +135,7 @@ func (a *api) listAudit(ctx context.Context, in *auditInput) (*auditOutput, erro
 	if err != nil {
 		return nil, err
 	}
+	page = bounded(page)
 	page.Entries = slices.DeleteFunc(page.Entries, func(e registry.AuditEntry) bool {
 		return !in.To.IsZero() && !e.Time.Before(in.To)
 	})

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/cause"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/internal/route"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/usage"
@@ -56,7 +56,7 @@ func TestGroups(t *testing.T) {
 	s.get("/groups/acme").wants(http.StatusOK, `"used":0`)
 	s.get("/keys/"+id).wants(http.StatusOK, `"used":3`)
 	if e, found := s.newest(policy.GroupID("acme")); !found || e.Action != "group.reset" ||
-		e.Name != "acme" ||
+		e.Subjects[0].Name != "acme" ||
 		e.Reason != "new month" {
 		t.Errorf("the newest audit entry is %+v, want the reset", e)
 	}
@@ -86,7 +86,7 @@ func TestGroupOverride(t *testing.T) {
 	override("acme", 5, "").wants(http.StatusUnprocessableEntity, "body.reason")
 	override("acme", 5, "a launch").wants(http.StatusOK, `"override":{"limits":[{"requests":5`)
 	s.get("/explain?key="+id).wants(http.StatusOK, `"override":"group"`, `"source":"group"`, `"requests":5`)
-	if e, found := s.newest(app.PolicyRecord); !found || e.Action != audit.GroupOverride || e.Name != "acme" ||
+	if e, found := s.newest(app.PolicyRecord); !found || e.Action != registry.GroupOverride ||
 		e.Reason != "a launch" {
 		t.Errorf("the newest audit entry is %+v, want the override", e)
 	}

@@ -2,21 +2,14 @@ package api
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/valkey-io/valkey-go"
-
-	"tidegate/functions/admin/app"
 	"tidegate/internal/apikey"
 	"tidegate/internal/policy"
-	"tidegate/internal/registry"
-	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/waiting"
 )
@@ -246,7 +239,7 @@ func TestKeyFilters(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := registrytest.Revoke(t.Context(), s.keys, a.ID, 1, byTest); err != nil {
+	if _, err := registrytest.Revoke(t.Context(), s.keys, a.ID, byTest); err != nil {
 		t.Fatal(err)
 	}
 	for query, want := range map[string]string{
@@ -333,69 +326,6 @@ func TestForeignKey(t *testing.T) {
 		header{"If-Match": `"1"`}).wants(http.StatusCreated, `"secret":"tg_live_`+id)
 	if text := s.get("/keys/" + id).text; strings.Contains(text, "foreign") {
 		t.Errorf("the rotated key is still foreign: %s", text)
-	}
-}
-
-// racing is a client that runs another change of a record before a script that changes
-// it.
-type racing struct {
-	valkey.Client
-	record string // name of the record
-	first  func() // the other change
-	times  int    // how often it is still made
-}
-
-func (r *racing) Do(ctx context.Context, cmd valkey.Completed) valkey.ValkeyResult {
-	if r.times > 0 && strings.HasPrefix(cmd.Commands()[0], "EVAL") &&
-		slices.Contains(cmd.Commands(), r.record) && cmd.Commands()[2] != "1" { // not one that reads the time
-		r.times--
-		r.first()
-	}
-	return r.Client.Do(ctx, cmd)
-}
-
-// A reset or a deletion is retried if another change of the key comes first, unless it is
-// based on a version. After app.Tries attempts it gets 409, and no error is logged.
-func TestConcurrentChangeOfKey(t *testing.T) {
-	s := newService(t)
-	slow := &racing{Client: s.client}
-	s.serve(registry.NewStore(slow, testPepper))
-	for _, c := range []struct {
-		method, path string
-		headers      header
-		times, want  int
-	}{
-		{http.MethodPost, "/reset", nil, 1, http.StatusOK},
-		{http.MethodPost, "/reset", header{"If-Match": "*"}, app.Tries - 1, http.StatusOK},
-		{http.MethodPost, "/reset", header{"If-Match": `"1"`}, 1, http.StatusPreconditionFailed},
-		{http.MethodPost, "/reset", nil, app.Tries, http.StatusConflict},
-		{http.MethodDelete, "", nil, 1, http.StatusNoContent},
-		{http.MethodDelete, "", nil, app.Tries, http.StatusConflict},
-	} {
-		k := s.create("raced")
-		slow.record, slow.times, slow.first = keyspace.Record(k.ID), c.times, func() {
-			old, err := s.keys.Get(t.Context(), k.ID)
-			if err == nil {
-				_, err = s.keys.Update(t.Context(), k.ID, old.Version, "key.edit", byTest,
-					func(k *policy.Key) { k.Tags = append(k.Tags, rand.Text()) })
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		r := s.do(c.method, "/keys/"+k.ID+c.path, nil, c.headers).wants(c.want)
-		switch c.want {
-		case http.StatusPreconditionFailed:
-			r.wants(c.want, `"currentVersion":2`, `"givenVersion":1`)
-		case http.StatusConflict:
-			r.wants(c.want, "Somebody else changed it at the same time")
-		}
-		if slow.times != 0 {
-			t.Errorf("%s %s: %d other changes were not made", c.method, c.path, slow.times)
-		}
-	}
-	if text := s.log.String(); strings.Contains(text, "level=ERROR") {
-		t.Errorf("a conflict is logged as an error: %s", text)
 	}
 }
 

@@ -319,10 +319,10 @@ func TestWarnings(t *testing.T) {
 	}
 	s.putFile("?reason=x&accept=true", yaml, star).wants(http.StatusOK, `"applied":true`)
 	s.putFile("?reason=x", strings.Replace(yaml, "deny", "exempt", 1), star).wants(http.StatusOK, `"warnings":[]`)
-	undone := s.get("/audit?subject=policy").stringAt("items", 0, "id")
-	revert := map[string]any{"reason": "oops"}
-	s.do(http.MethodPost, "/audit/"+undone+"/revert", revert, star).wants(http.StatusConflict, warning)
-	s.do(http.MethodPost, "/audit/"+undone+"/revert?accept=true", revert, star).wants(http.StatusOK)
+	undone := fmt.Sprint(s.get("/audit?subject=policy").at("items", 0, "number"))
+	undo := map[string]any{"reason": "oops"}
+	s.post("/audit/"+undone+"/undo", undo).wants(http.StatusConflict, warning)
+	s.post("/audit/"+undone+"/undo?accept=true", undo).wants(http.StatusNoContent)
 }
 
 // A dry run refuses what the save refuses.

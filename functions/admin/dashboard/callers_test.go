@@ -113,19 +113,19 @@ func TestAdoptToken(t *testing.T) {
 	s.Get("/keys/"+id).Wants(t, http.StatusOK, "Plan: named by the token, otherwise free.",
 		"token, no API key")
 	s.Post(
-		"/keys/"+id+"/limits", sitetest.LimitsForm(1, "1 per hour"),
+		"/keys/"+id+"/limits", sitetest.LimitsForm("{acme#}", "1 per hour"),
 	).Wants(t, http.StatusSeeOther)
 	if c := check(); c.Allowed || c.Name != "Ada at the bank" || c.Source != "override" {
 		t.Errorf("after the override: %+v, want denied by the override", c)
 	}
 	s.Post("/keys/"+id+"/ban", url.Values{
-		"version": {"2"}, "lasts": {"365d"}, "reason": {"abuse"},
+		"version": {"{acme#}"}, "lasts": {"365d"}, "reason": {"abuse"},
 	}).Wants(t, http.StatusSeeOther)
 	if c := check(); c.Allowed || c.BannedUntil.IsZero() {
 		t.Errorf("after the ban: %+v, want denied by the ban", c)
 	}
 	s.Post("/keys/"+id+"/edit", url.Values{
-		"version": {"3"}, "name": {"Ada"}, "plan": {""},
+		"version": {"{acme#}"}, "name": {"Ada"}, "plan": {""},
 	}).Wants(t, http.StatusSeeOther)
 	s.Get("/keys?q=ada").Wants(t, http.StatusOK, ">Ada</bdi>", "banned")
 	s.Get("/audit?what=key.adopt").Wants(t, http.StatusOK, "Ada at the bank", "asked for")

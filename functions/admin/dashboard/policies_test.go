@@ -57,10 +57,10 @@ func TestPlans(t *testing.T) {
 		t.Errorf("after the undo: %+v, want the name pro and a share of 20", p)
 	}
 	s.Get("/policies/plans/1/delete").Wants(t, http.StatusOK, "Delete the plan")
-	s.Post("/policies/plans/1/delete", fields("version", "4", "reason", "x")).Wants(
+	s.Post("/policies/plans/1/delete", fields("version", "{policy#}", "reason", "x")).Wants(
 		t, http.StatusUnprocessableEntity, "keys use it (2)",
 	)
-	s.Post("/policies/plans/2/delete", fields("version", "4", "reason", "x")).Wants(t, http.StatusSeeOther)
+	s.Post("/policies/plans/2/delete", fields("version", "{policy#}", "reason", "x")).Wants(t, http.StatusSeeOther)
 	s.Get("/policies/plans/2/edit").Wants(t, http.StatusNotFound)
 	s.Get("/policies/plans/99/edit").Wants(t, http.StatusNotFound)
 	s.Get("/policies/plans/x").Wants(t, http.StatusNotFound)
@@ -134,9 +134,9 @@ func TestRoutes(t *testing.T) {
 		t.Errorf("after a new name: route %+v, limits %v", talk, set.Limits)
 	}
 	s.Get(path+"/edit?route=none").Wants(t, http.StatusNotFound)
-	s.Post(path+"/delete?route=talk", fields("version", "5", "reason", "gone")).Wants(
+	s.Post(path+"/delete?route=talk", fields("version", "{policy#}", "reason", "gone")).Wants(
 		t, http.StatusUnprocessableEntity, "talk")
-	s.Post(path+"/delete?route=dear", fields("version", "5", "reason", "gone")).Wants(t, http.StatusSeeOther)
+	s.Post(path+"/delete?route=dear", fields("version", "{policy#}", "reason", "gone")).Wants(t, http.StatusSeeOther)
 	if set := s.Set(); len(set.Routes) != 1 {
 		t.Errorf("got routes %+v, want one", set.Routes)
 	}

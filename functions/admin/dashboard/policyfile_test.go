@@ -69,7 +69,7 @@ func TestImportErrors(t *testing.T) {
 		strings.Repeat("x", policydoc.MaxBytes+1): "must have at most",
 	} {
 		got := s.Post("/policies/import",
-			url.Values{"yaml": {text}, "version": {"1"}, "reason": {"x"}}).Wants(
+			url.Values{"yaml": {text}, "version": {"{policy#}"}, "reason": {"x"}}).Wants(
 			t, http.StatusUnprocessableEntity,
 		)
 		if !strings.Contains(got.Body, want) || strings.Contains(got.Body, "<script>alert") {
@@ -77,7 +77,7 @@ func TestImportErrors(t *testing.T) {
 		}
 	}
 	s.Post("/policies/import", url.Values{
-		"yaml": {strings.Repeat("x", policies.MaxImport)}, "version": {"1"},
+		"yaml": {strings.Repeat("x", policies.MaxImport)}, "version": {"{policy#}"},
 	}).Wants(t, http.StatusRequestEntityTooLarge)
 	drop := "plans:\n  - name: other\n    limits: [1 per second]\n"
 	preview := sendImport(s, s.Get("/policies/import"), drop, "").

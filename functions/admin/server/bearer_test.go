@@ -103,7 +103,7 @@ func TestBearerAroundThePath(t *testing.T) {
 		"/api//../keys/AAAAAAAAAAAA/limits", "//api/v1/me", "/API/v1/me",
 	} {
 		got := s.Do(
-			http.MethodPost, path, sitetest.LimitsForm(1, "99 per hour"),
+			http.MethodPost, path, sitetest.LimitsForm("{acme#}", "99 per hour"),
 			sitetest.Bearer(write),
 		)
 		if got.StatusCode < 300 || s.Keys.Written() != 0 {

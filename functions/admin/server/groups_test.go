@@ -65,7 +65,7 @@ func TestGroupOverridePages(t *testing.T) {
 	s.Get("/groups/corp").Wants(t, http.StatusOK, "Override limits")
 	const path = "/groups/corp/limits"
 	page := s.Get(path).Wants(t, http.StatusOK, "Limits of the keys of group")
-	typed := sitetest.LimitsForm(1, "7 per minute")
+	typed := sitetest.LimitsForm("{acme#}", "7 per minute")
 	s.Post(path, typed).Wants(t, http.StatusConflict, "changed meanwhile")
 	sitetest.With(typed, "version", sitetest.HiddenIn(page.Body).Get("version"), "reason", "")
 	s.Post(path, typed).Wants(t, http.StatusUnprocessableEntity)

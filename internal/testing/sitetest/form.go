@@ -1,7 +1,6 @@
 package sitetest
 
 import (
-	"fmt"
 	"html"
 	"net/http"
 	"net/url"
@@ -10,9 +9,9 @@ import (
 )
 
 // LimitsForm returns the limits page's form with limits in words.
-func LimitsForm(version int, limits ...string) url.Values {
+func LimitsForm(version string, limits ...string) url.Values {
 	return url.Values{
-		"version": {fmt.Sprint(version)}, "action": {"save"}, "lasts": {"never"}, "reason": {"test"},
+		"version": {version}, "action": {"save"}, "lasts": {"never"}, "reason": {"test"},
 		"limits": {strings.Join(limits, "\n")},
 	}
 }

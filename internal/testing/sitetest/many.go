@@ -2,7 +2,6 @@ package sitetest
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"time"
 
@@ -12,8 +11,7 @@ import (
 	"tidegate/internal/policyset"
 )
 
-// CreateKeys creates keys k0000, k0001 and so on of a plan in one change. Nobody knows
-// their secrets.
+// CreateKeys creates keys k0000, k0001 and so on of a plan in one change.
 func (r *Registry) CreateKeys(count int, plan string) {
 	r.T.Helper()
 	set, err := r.Set(context.Background())
@@ -26,13 +24,15 @@ func (r *Registry) CreateKeys(count int, plan string) {
 	var ids []string
 	items := map[string][]byte{}
 	for i := range count {
-		k := policy.Key{ID: apikey.GeneratePlain("k").ID(), Kind: policy.APIKey, Env: "demo",
+		secret, err := apikey.Generate("demo")
+		r.Must(err)
+		k := policy.Key{ID: secret.ID(), Kind: policy.APIKey, Env: "demo",
 			Name: fmt.Sprintf("k%04d", i), Plan: plan, PlanNumber: p.Number, Status: policy.Active,
 			Created: now, Updated: now}
-		record, err := policyset.EncodeRecord(k, policyset.Secrets{Current: sha256.Sum256([]byte(k.ID))})
+		record, err := policyset.EncodeRecord(k, policyset.Secrets{Current: Pepper.Hash(secret)})
 		r.Must(err)
 		ids, items[k.ID] = append(ids, k.ID), record
-		r.IDs[k.Name], r.Names[k.ID] = k.ID, k.Name
+		r.IDs[k.Name], r.Names[k.ID], r.Secrets[k.Name] = k.ID, k.Name, secret
 	}
 	judge := func(ctx context.Context, reader *changes.Reader) ([]changes.Item, error) {
 		found, err := reader.Get(ctx, ids...)

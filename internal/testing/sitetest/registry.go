@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -41,7 +42,7 @@ type Registry struct {
 	T       testing.TB
 	Server  *miniredis.Miniredis
 	Client  valkey.Client
-	LogAt   string // folder of the log of changes
+	LogAt   string            // folder of the log of changes
 	IDs     map[string]string // by name
 	Names   map[string]string // by id
 	Secrets map[string]apikey.Secret
@@ -254,10 +255,22 @@ func (r *Registry) Written() int {
 	}
 }
 
+var versionOf = regexp.MustCompile(`\{[a-z0-9-]+#\}`)
+
 var nameInPath = regexp.MustCompile(`\{([a-z0-9-]+)\}`)
 
-// Named replaces names by ids: /keys/{acme}.
+// Named replaces names by ids: /keys/{acme}. {acme#} stands for the version of the key, and
+// {policy#} for that of the policies.
 func (r *Registry) Named(text string) string {
+	text = versionOf.ReplaceAllStringFunc(text, func(m string) string {
+		name := strings.Trim(m, "{#}")
+		if name == "policy" {
+			set, err := r.Set(context.Background())
+			r.Must(err)
+			return strconv.FormatInt(set.Version, 10)
+		}
+		return strconv.FormatInt(r.Key(name).Version, 10)
+	})
 	return nameInPath.ReplaceAllStringFunc(text, func(m string) string {
 		if id := r.IDs[strings.Trim(m, "{}")]; id != "" {
 			return id

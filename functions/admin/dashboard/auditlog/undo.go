@@ -118,14 +118,30 @@ func (d *Pages) undo(w http.ResponseWriter, r *http.Request) error {
 		return page.Failed("undo", err)
 	}
 	subjects, _ := subjectsOf(e.AuditEntry)
-	what, back := "Change", d.Path("/audit")
+	what, back, again := "Change", d.Path("/audit"), ""
 	if e.Action == registry.KeyOverride || e.Action == registry.GroupOverride {
 		what = "Override"
 	}
 	if len(subjects) == 1 {
 		back = d.subjectPath(subjects[0])
+		again = d.UndoOf(registry.KeyRevert, d.version(r, subjects[0].Record))
 	}
 	_, subject := sentence(e)
-	d.Flash(r, what+" of "+subject+" undone.", "")
+	d.Flash(r, what+" of "+subject+" undone.", again)
 	return page.Redirect(w, r, back)
+}
+
+// version returns the version of a record; 0 if it cannot be read.
+func (d *Pages) version(r *http.Request, record string) int64 {
+	if record == app.PolicyRecord {
+		if set, err := d.keys.Set(r.Context()); err == nil {
+			return set.Version
+		}
+		return 0
+	}
+	k, err := d.keys.Get(r.Context(), record)
+	if err != nil {
+		return 0
+	}
+	return k.Version
 }

@@ -136,7 +136,7 @@ func (c *Changes) History(ctx context.Context, subject string, version int64) []
 // UndoOf returns the address that undoes the change which produced this version of a
 // record; empty if the change cannot be undone.
 func (c *Changes) UndoOf(action string, version int64) string {
-	if app.Irreversible(action) != "" {
+	if version == 0 || app.Irreversible(action) != "" {
 		return ""
 	}
 	return c.renderer.Path("/audit/" + strconv.FormatInt(version, 10) + "/undo")

@@ -95,7 +95,6 @@ var sections = []section{
 		{"/groups", "Groups", []string{"groups"}},
 		{"/callers", "Callers", []string{"callers"}},
 		{overriddenKeys, "Overridden", nil},
-		{"/jobs", "Jobs", []string{"jobs"}},
 	}},
 	{"Denials", []sectionPage{
 		{"/denials", "Denials", []string{"denials"}}, {"/alerts", "Alerts", []string{"alerts"}},

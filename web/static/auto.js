@@ -1,6 +1,5 @@
-// Submits a form with data-auto while its tab is visible: the next step of a job, or the
-// form of resume.js. Without scripts the user clicks its button. A job's form has
-// data-auto only in the session that started the job.
+// Submits a form with data-auto while its tab is visible: the next step of a change of many
+// keys, or the form of resume.js. Without scripts the user clicks its button.
 
 const form = document.querySelector('form[data-auto]');
 
