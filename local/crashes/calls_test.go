@@ -17,7 +17,6 @@ import (
 	"tidegate/internal/testing/built"
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/waiting"
-	"tidegate/local/gateway"
 	"tidegate/local/lambda"
 )
 
@@ -44,20 +43,10 @@ func (w *world) callers(n int) []caller {
 // checks is a check function of one environment, so that it knows every caller. Calls wait
 // for one another, since Lambda would throttle them.
 type checks struct {
-	*lambda.Function
-
-	t    *testing.T
-	turn sync.Mutex
+	t        *testing.T
+	function *lambda.Function
+	turn     sync.Mutex
 }
-
-// Invoke implements gateway.Invoker.
-func (c *checks) Invoke(ctx context.Context, event []byte) ([]byte, error) {
-	c.turn.Lock()
-	defer c.turn.Unlock()
-	return c.Function.Invoke(ctx, event)
-}
-
-var _ gateway.Invoker = (*checks)(nil)
 
 // startChecks starts the built check function and makes one call of each caller, so that it
 // knows them all.
@@ -66,13 +55,13 @@ func (w *world) startChecks(callers []caller) *checks {
 	t.Helper()
 	c := &checks{t: t}
 	var err error
-	c.Function, err = lambda.Start(lambda.Config{Name: "check", Binary: built.Program(t, "tidegate/functions/check"),
+	c.function, err = lambda.Start(lambda.Config{Name: "check", Binary: built.Program(t, "tidegate/functions/check"),
 		Warm: 1, NoFreeze: true, Timeout: waiting.Timeout, Env: map[string]string{"VALKEY_URL": w.url,
 			"KEY_PEPPER": string(pepper), "VALKEY_TIMEOUT": "5s", "CALLER_CACHE": "1h"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.Close)
+	t.Cleanup(c.function.Close)
 	for _, caller := range callers {
 		if status, degraded := c.call(caller.secret); status != http.StatusOK || degraded {
 			t.Fatalf("%s: got %d, degraded %v, want 200 by Valkey", caller.Name, status, degraded)
@@ -96,7 +85,9 @@ func (c *checks) call(secret string) (status int, degraded bool) {
 	if err != nil {
 		c.t.Error(err)
 	}
-	payload, err := c.Invoke(c.t.Context(), event)
+	c.turn.Lock()
+	payload, err := c.function.Invoke(c.t.Context(), event)
+	c.turn.Unlock()
 	switch {
 	case err != nil && strings.Contains(err.Error(), "Unauthorized"):
 		return http.StatusUnauthorized, false

@@ -180,37 +180,21 @@ func TestAnotherLog(t *testing.T) {
 	if err := w.keys.Log().TakeOver(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	w.nextMinute()
-	if check.anyDegraded(callers) { // the older log does not have the revocation
-		t.Error("calls are not decided by Valkey")
-	}
-}
-
-// Checkpoints that are missing or damaged do not matter.
-func TestDamagedCheckpoints(t *testing.T) {
-	w := newWorldOnDisk(t, valkeytest.Start(t))
-	callers := w.callers(12)
-	if err := w.keys.Log().TakeOver(t.Context()); err != nil { // writes them
-		t.Fatal(err)
-	}
+	// That wrote checkpoints. Those that are missing or damaged do not matter.
 	files, err := filepath.Glob(filepath.Join(w.log, "state", "*"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("got %q, %v, want checkpoints", files, err)
-	}
 	for i, file := range files {
-		if i%2 == 0 {
+		if err == nil && i%2 == 0 {
 			err = os.Remove(file)
-		} else {
+		} else if err == nil {
 			err = os.WriteFile(file, []byte("damaged"), 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	}
+	if err != nil || len(files) == 0 {
+		t.Fatalf("got checkpoints %q, %v", files, err)
 	}
 	w.do("FLUSHALL")
 	w.nextMinute()
-	check := w.startChecks(callers)
-	if check.anyDegraded(callers) {
+	if check.anyDegraded(callers) { // the older log does not have the revocation
 		t.Error("calls are not decided by Valkey")
 	}
 }
