@@ -231,11 +231,11 @@ func TestEveryFigureIsTrue(t *testing.T) {
 	w.burst(6, "costs", "/free", 0)
 	w.burst(4, "costs", "/big", 7)
 	ban := func(k *policy.Key) { k.Banned = time.Now().Add(time.Hour) }
-	if _, err := w.store.Update(t.Context(), w.ids["banned"], 1, "key.ban", byTest, ban); err != nil {
+	if _, err := registrytest.Update(t.Context(), w.store, w.ids["banned"], "key.ban", byTest, ban); err != nil {
 		t.Fatal(err)
 	}
 	w.burst(3, "banned", "/orders", 1)
-	if _, err := registrytest.Revoke(t.Context(), w.store, w.ids["revoked"], 1, byTest); err != nil {
+	if _, err := registrytest.Revoke(t.Context(), w.store, w.ids["revoked"], byTest); err != nil {
 		t.Fatal(err)
 	}
 	w.burst(2, "revoked", "/orders", 1)
