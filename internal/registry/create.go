@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -20,22 +19,7 @@ import (
 // an *InvalidError. With changes.ErrUnknown the secret is returned too: the key may be
 // stored, and nobody else has its secret.
 func (s *Store) Create(ctx context.Context, n policy.NewKey, edit Edit) (policy.Key, apikey.Secret, error) {
-	now := s.Now().UTC().Truncate(time.Second)
-	k := policy.Key{
-		Kind:    policy.APIKey,
-		Name:    n.Name,
-		Env:     n.Env,
-		Foreign: n.Value != "",
-		Tags:    n.Tags,
-		Group:   n.Group,
-		Opens:   n.Opens,
-		Plan:    n.Plan,
-		Expires: n.Expires,
-		Billing: n.Billing,
-		Status:  cmp.Or(n.Status, policy.Active),
-		Created: now,
-		Updated: now,
-	}
+	k := s.newKey(n)
 	if !apikey.ValidEnv(n.Env) {
 		return policy.Key{}, apikey.Secret{}, s.invalidKey(ctx, k)
 	}

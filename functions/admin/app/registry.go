@@ -90,6 +90,12 @@ func (r *Registry) Create(ctx context.Context, n policy.NewKey, e Edit) (policy.
 	return k, secret, NotedSecret(ctx, err)
 }
 
+// CreateMany creates up to registry.MaxKeys keys in one change, as Create does.
+func (r *Registry) CreateMany(ctx context.Context, keys []policy.NewKey, e Edit) ([]registry.Created, error) {
+	created, err := r.store.CreateMany(ctx, keys, e)
+	return created, NotedSecret(ctx, err)
+}
+
 // Adopt stores a record for a caller without an API key: a token's subject or an address.
 // It returns policy.ErrConflict if the caller has a record.
 func (r *Registry) Adopt(
