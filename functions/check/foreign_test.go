@@ -114,9 +114,10 @@ func TestRevokedForeignValue(t *testing.T) {
 			t.Errorf("got %+v, %v; want the key revoked after Valkey was asked", attempt, err)
 		}
 	}
-	if _, err := registrytest.Update(t.Context(), f.set, call.Subject, "key.unrevoke", tester, func(k *policy.Key) {
-		k.Status = policy.Active
-	}); err != nil {
+	if _, err := registrytest.Update(t.Context(), f.set, call.Subject, "key.unrevoke", tester,
+		func(k *policy.Key) {
+			k.Status = policy.Active
+		}); err != nil {
 		t.Fatal(err)
 	}
 	f.wantAllowed(t, "restored", call)

@@ -73,7 +73,8 @@ func TestMarks(t *testing.T) {
 		w.do("DEL", keyspace.BucketOf(w.keys["one"].ID).Records())
 		refused("a lost bucket")
 		w.unmark("one", "c")
-		if _, err := w.Check(t.Context(), w.callOf("one", "GET /x"), nil); !errors.Is(err, policy.ErrMissing) {
+		_, err := w.Check(t.Context(), w.callOf("one", "GET /x"), nil)
+		if !errors.Is(err, policy.ErrMissing) {
 			t.Errorf("a lost bucket without a mark: got %v, want ErrMissing", err)
 		}
 	})
@@ -95,7 +96,7 @@ func TestLostBucket(t *testing.T) {
 	}
 	w.do("DEL", bucket.Records())
 	fresh := NewChecker(w.client, pepper)
-	for name, checker := range map[string]*Checker{"an environment that knows it": w.Checker, "another": fresh} {
+	for name, checker := range map[string]*Checker{"one that knows it": w.Checker, "another": fresh} {
 		_, err := checker.Check(t.Context(), w.callOf("one", "GET /x"), nil)
 		if !errors.Is(err, policy.ErrMissing) || errors.Is(err, policy.ErrUnknownKey) {
 			t.Errorf("%s: got %v, want ErrMissing", name, err)

@@ -30,8 +30,10 @@ var (
 
 	stepScript   = lua.New(func() string { return limiter.StepScript(markedLua+checkLua, "return reply") })
 	findScript   = lua.NewReadOnly(func() string { return markedLua + findLua })
-	sharedScript = lua.New(func() string { return limiter.StepScript(groupResetLua+sharedLua, "return reply") })
-	lookScript   = lua.NewReadOnly(func() string {
+	sharedScript = lua.New(func() string {
+		return limiter.StepScript(groupResetLua+sharedLua, "return reply")
+	})
+	lookScript = lua.NewReadOnly(func() string {
 		return limiter.LookScript(groupResetLua+sharedLua, "return reply")
 	})
 )

@@ -169,7 +169,8 @@ func (s *Store) history(ctx context.Context, q AuditQuery) (AuditPage, error) {
 func (s *Store) lastChange(ctx context.Context, q AuditQuery) (uint64, error) {
 	if q.Before > 1 {
 		c, err := s.log.Change(ctx, q.Before-1)
-		if err == nil && slices.ContainsFunc(c.Items, func(i changes.Item) bool { return i.Record == q.Subject }) {
+		is := func(i changes.Item) bool { return i.Record == q.Subject }
+		if err == nil && slices.ContainsFunc(c.Items, is) {
 			return c.Number, nil
 		}
 	}

@@ -55,7 +55,7 @@ func (s *Store) UpdateMany(ctx context.Context, ids []string, action string, edi
 		return Many{}, editError(err)
 	}
 	many.Change = receipt.Number
-	return many, acknowledge(receipt, nil)
+	return many, acknowledge(receipt)
 }
 
 // resetTime returns what the keys get as the time of a reset; zero for another action.

@@ -43,11 +43,12 @@ func (s *Store) Create(ctx context.Context, n policy.NewKey, edit Edit) (policy.
 		return policy.Key{}, apikey.Secret{}, err
 	}
 	k.ID = secret.ID()
-	created, err := s.editKey(ctx, k.ID, KeyCreate, edit, true, func(set *policy.Set, stored *storedKey) error {
+	create := func(set *policy.Set, stored *storedKey) error {
 		stored.Key = k
 		stored.hashes = policyset.Secrets{Current: s.pepper.Hash(secret)}
 		return stored.Validate(set, policy.Key{})
-	})
+	}
+	created, err := s.editKey(ctx, k.ID, KeyCreate, edit, true, create)
 	switch {
 	case errors.Is(err, policy.ErrConflict):
 		return policy.Key{ID: k.ID}, apikey.Secret{}, err

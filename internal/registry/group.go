@@ -77,7 +77,7 @@ func (s *Store) ResetGroup(ctx context.Context, name string, edit Edit) error {
 	if err != nil {
 		return editError(err)
 	}
-	return acknowledge(receipt, nil)
+	return acknowledge(receipt)
 }
 
 // OverrideGroup gives the keys of a group limits in place of their plans' until the

@@ -86,6 +86,12 @@ func (w *world) create(t testing.TB, name, plan string) (policy.Key, apikey.Secr
 	return k, secret
 }
 
+// keys returns the first page of a query.
+func (w *world) keys(t testing.TB, q registry.Query) []policy.Key {
+	t.Helper()
+	return must(w.List(t.Context(), must(w.Set(t.Context())), q)).Keys
+}
+
 func call(secret apikey.Secret) enforce.Call {
 	return enforce.Call{
 		Kind:    policy.APIKey,

@@ -147,7 +147,8 @@ func TestBoundsOfManyKeys(t *testing.T) {
 	if err != nil || len(many.Changed) != registry.MaxKeys || w.groups(t, "") != "acme:1000" {
 		t.Errorf("got %d changed, %v, groups %s", len(many.Changed), err, w.groups(t, ""))
 	}
-	if _, err := w.UpdateMany(t.Context(), append(ids, "more"), registry.KeyEdit, byTest, group("")); err == nil {
+	_, err = w.UpdateMany(t.Context(), append(ids, "more"), registry.KeyEdit, byTest, group(""))
+	if err == nil {
 		t.Error("of 1,001 keys: got no error")
 	}
 }

@@ -66,7 +66,8 @@ func mergeMap[T any](m *merger, base, next, current map[string]T) map[string]T {
 	merged := map[string]T{}
 	for _, all := range []map[string]T{base, next, current} {
 		for id := range all {
-			if value := mergeOne(m, pointer(base, id), pointer(next, id), pointer(current, id)); value != nil {
+			value := mergeOne(m, pointer(base, id), pointer(next, id), pointer(current, id))
+			if value != nil {
 				merged[id] = *value
 			}
 		}

@@ -51,8 +51,8 @@ func TestForeignKey(t *testing.T) {
 		if !errors.Is(err, policy.ErrConflict) || again.ID != k.ID {
 			t.Errorf("the same value again: got %+v, %v; want id %s and ErrConflict", again, err, k.ID)
 		}
-		if listed := must(w.List(t.Context(), must(w.Set(t.Context())), registry.Query{})); len(listed.Keys) != 1 {
-			t.Errorf("got %d listed keys, want 1", len(listed.Keys))
+		if listed := w.keys(t, registry.Query{}); len(listed) != 1 {
+			t.Errorf("got %d listed keys, want 1", len(listed))
 		}
 		rotated, next, err := w.Rotate(t.Context(), k.ID, k.Version, time.Hour, byTest)
 		if err != nil || rotated.Foreign || next.Foreign() || next.ID() != k.ID {
@@ -81,8 +81,8 @@ func TestForeignKeyRefused(t *testing.T) {
 		w.ForeignKeys = true
 		wantRefused("short-value", "20 to 256")
 		wantRefused(must(apikey.Generate("live")).Reveal(), "Tidegate")
-		if listed := must(w.List(t.Context(), must(w.Set(t.Context())), registry.Query{})); len(listed.Keys) != 0 {
-			t.Errorf("got %d listed keys, want none", len(listed.Keys))
+		if listed := w.keys(t, registry.Query{}); len(listed) != 0 {
+			t.Errorf("got %d listed keys, want none", len(listed))
 		}
 	})
 }

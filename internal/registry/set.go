@@ -36,7 +36,7 @@ func (s *Store) dropEnded(set *policy.Set) {
 // and the current set is returned with ErrConflict. New plans get numbers. Bad input is an
 // *InvalidError. After a nil error, every check that starts obeys the new set.
 func (s *Store) SaveSet(ctx context.Context, next policy.Set, edit Edit) (*policy.Set, error) {
-	return s.editSet(ctx, PolicySave, edit, func(ctx context.Context, r *changes.Reader,
+	return s.editSet(ctx, PolicySave, edit, func(ctx context.Context, _ *changes.Reader,
 		current *policy.Set) (*policy.Set, error) {
 		base, err := s.baseOf(ctx, next.Version, current)
 		if err != nil {
@@ -117,7 +117,7 @@ func (s *Store) editSet(ctx context.Context, action string, edit Edit,
 		saved.Version = int64(receipt.Number)
 	}
 	s.dropEnded(saved)
-	return saved, acknowledge(receipt, nil)
+	return saved, acknowledge(receipt)
 }
 
 // editError returns the error of an edit: of its judge as it is, else with its package.

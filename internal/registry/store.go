@@ -11,7 +11,6 @@ package registry
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"strings"
 	"time"
@@ -83,10 +82,8 @@ func (s *Store) TokenCaller(issuer, name string) string { return s.subjects.Toke
 func (s *Store) AddressCaller(prefix netip.Prefix) string { return s.subjects.Address(prefix) }
 
 // acknowledge returns what a receipt says beside the result of an edit.
-func acknowledge(r changes.Receipt, err error) error {
+func acknowledge(r changes.Receipt) error {
 	switch {
-	case err != nil:
-		return fmt.Errorf("registry: %w", err)
 	case r.Number == 0: // nothing changed
 		return nil
 	case !r.InForce:

@@ -77,7 +77,7 @@ func (s *Store) CreateToken(ctx context.Context, t Token, hash [sha256.Size]byte
 	if err != nil {
 		return editError(err)
 	}
-	return acknowledge(receipt, nil)
+	return acknowledge(receipt)
 }
 
 // ListTokens returns all tokens, ordered by creation. One whose record cannot be read has
@@ -145,5 +145,5 @@ func (s *Store) RevokeToken(ctx context.Context, id string, edit Edit) error {
 	case receipt.Number == 0:
 		return ErrNotStored
 	}
-	return acknowledge(receipt, nil)
+	return acknowledge(receipt)
 }

@@ -43,7 +43,7 @@ func (s *Store) Undo(ctx context.Context, number uint64, edit Edit) error {
 	case receipt.Number == 0:
 		return ErrNoUndo
 	}
-	return acknowledge(receipt, nil)
+	return acknowledge(receipt)
 }
 
 // revert takes back, or does again, what led a record from one content to another. It is

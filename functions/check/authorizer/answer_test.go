@@ -519,7 +519,8 @@ func TestNeverPasses(t *testing.T) {
 	tb.setCost(t, 3)
 	got := must(tb.invoke(t, "REST REQUEST", tb.recorder, c))
 	want := iamPolicy(id, "Deny", methodARN, map[string]any{
-		"denied": true, "keyId": id, "keyName": c.name, "keyVersion": float64(k.Version), "plan": "hourly", "rule": "orders",
+		"denied": true, "keyId": id, "keyName": c.name, "keyVersion": float64(k.Version), "plan": "hourly",
+		"rule":             "orders",
 		"policyVersion":    float64(tb.recorder.checked.SetVersion),
 		"message":          "This call costs more than its limit ever admits. It can never pass.",
 		"violatedPolicies": "[]", "violatedPolicy": "cost", "wait": "never",

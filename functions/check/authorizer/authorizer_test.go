@@ -164,8 +164,9 @@ func TestAnswerToEveryKind(t *testing.T) {
 			allowed := map[string]any{
 				"rateLimit": `"1 per 10 seconds";r=0;t=10`, "rateLimitPolicy": `"1 per 10 seconds";q=1;w=10`,
 				"denied": false, "limit": 1.0, "remaining": 0.0, "reset": 10.0,
-				"keyId": f.key.ID, "keyName": "orders team", "plan": "free", "policyVersion": float64(f.set.Version),
-				"keyVersion": float64(f.key.Version),
+				"keyId": f.key.ID, "keyName": "orders team", "plan": "free",
+				"policyVersion": float64(f.set.Version),
+				"keyVersion":    float64(f.key.Version),
 			}
 			denied := map[string]any{
 				"retryAfter":       "10",

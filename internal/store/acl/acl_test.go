@@ -168,17 +168,6 @@ func checkReads(t *testing.T, admin *registry.Store, client valkey.Client, set *
 	}
 }
 
-// must ends the test on an error.
-func must[T any](v T, err error) func(*testing.T) T {
-	return func(t *testing.T) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
-
 const (
 	records = "tg:{slot}:cr"
 	lists   = "tg:{slot}:cl"

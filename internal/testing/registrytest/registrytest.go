@@ -126,7 +126,8 @@ func Route(name string, cost int64, patterns ...string) limits.Route {
 }
 
 // Create creates a key.
-func Create(t testing.TB, s *registry.Store, edit registry.Edit, n policy.NewKey) (policy.Key, apikey.Secret) {
+func Create(t testing.TB, s *registry.Store, edit registry.Edit, n policy.NewKey) (policy.Key,
+	apikey.Secret) {
 	t.Helper()
 	k, secret, err := s.Create(t.Context(), n, edit)
 	if failure(err) != nil {
