@@ -51,9 +51,7 @@ func newFunction(t *testing.T, variables ...string) lambda.Handler {
 	keys := registrytest.Open(t, client, c.ChangesLog, c.pepper)
 	by := registrytest.Edit
 	plan := policy.Plan{Name: "free", Limits: []limits.Limit{{Requests: 10, Window: 10 * time.Second}}}
-	if _, err := keys.SaveSet(t.Context(), policy.Set{Plans: []policy.Plan{plan}}, by); err != nil {
-		t.Fatal(err)
-	}
+	registrytest.Save(t, keys, by, func(set *policy.Set) { set.Plans = []policy.Plan{plan} })
 	if _, _, err := keys.Create(t.Context(), policy.NewKey{Name: "acme", Env: "test", Plan: "free"},
 		by); err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package main
 import (
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,8 +31,10 @@ func TestRights(t *testing.T) {
 	t.Run("serverless", func(t *testing.T) {
 		cache := valkeytest.StartServerless(t)
 		checkRights(t, cache.URL())
-		if len(cache.Refused()) > 0 {
-			t.Errorf("a serverless cache lacks %q", cache.Refused())
+		// it has no replicas to wait for
+		lacks := slices.DeleteFunc(cache.Refused(), func(c string) bool { return c == "WAIT 0" })
+		if len(lacks) > 0 {
+			t.Errorf("a serverless cache lacks %q", lacks)
 		}
 	})
 }
@@ -96,9 +99,10 @@ func seed(t *testing.T, adminURL, checkURL, folder string) *registry.Store {
 	}
 	edit := registry.Edit{By: registry.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
 	keys := registrytest.Open(t, storetest.Connect(t, adminURL), folder, pepper)
-	if _, err := keys.SaveSet(t.Context(), everything(), edit); err != nil {
-		t.Fatal(err)
-	}
+	registrytest.Save(t, keys, edit, func(set *policy.Set) {
+		next := everything()
+		set.Plans, set.Limits, set.Routes = next.Plans, next.Limits, next.Routes
+	})
 	client := storetest.Connect(t, checkURL)
 	check, recorder := enforce.NewChecker(client, pepper), usage.NewRecorder(usage.Options{}, time.Now)
 	for _, name := range []string{"acme", "bolt", "core"} {

@@ -39,6 +39,9 @@ type Subject struct {
 }
 
 func entryOf(e registry.AuditEntry) Entry {
+	if e.By.Kind == "" { // the log's begin
+		e.By.Kind = "system"
+	}
 	out := Entry{e.Number, e.ID, e.Time, schema.Actor(e.By), e.Action, e.Reason, e.Items, []Subject{}, e.Void}
 	for _, s := range e.Subjects {
 		subject := Subject{Record: s.Record, Name: s.Name}

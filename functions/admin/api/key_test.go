@@ -234,7 +234,7 @@ func TestKeyFilters(t *testing.T) {
 	s := newService(t)
 	s.savePlans(policy.Plan{Name: "pro", Limits: limitsOf("100 per minute")})
 	a, b := s.create("alpha"), s.create("beta")
-	if _, err := s.keys.Update(t.Context(), b.ID, 1, "key.test", byTest, func(k *policy.Key) {
+	if _, err := s.keys.Update(t.Context(), b.ID, b.Version, "key.test", byTest, func(k *policy.Key) {
 		k.Plan, k.Tags = "pro", []string{"eu"}
 	}); err != nil {
 		t.Fatal(err)
@@ -273,10 +273,10 @@ func TestAccess(t *testing.T) {
 	explain("/admin", "the key does not open this route")
 	s.post("/keys", map[string]any{"name": "b", "plan": "free", "opens": []any{map[string]any{"path": "x"}}}).
 		wants(http.StatusUnprocessableEntity, "body.opens[0].path")
-	s.do(http.MethodPatch, "/keys/"+id, map[string]any{"name": "c"}, header{"If-Match": `"1"`}).
+	s.do(http.MethodPatch, "/keys/"+id, map[string]any{"name": "c"}, header{"If-Match": `"3"`}).
 		wants(http.StatusOK, `"opens":[{"method":"GET"`)
 	cleared := s.do(http.MethodPatch, "/keys/"+id, map[string]any{"opens": []any{}},
-		header{"If-Match": `"2"`}).
+		header{"If-Match": `"4"`}).
 		wants(http.StatusOK)
 	if strings.Contains(cleared.text, "opens") {
 		t.Errorf("got %s, want no opens", cleared.text)
@@ -323,7 +323,7 @@ func TestForeignKey(t *testing.T) {
 		t.Error("the log has the value")
 	}
 	s.do(http.MethodPost, "/keys/"+id+"/rotate", map[string]any{"grace": "1h"},
-		header{"If-Match": `"1"`}).wants(http.StatusCreated, `"secret":"tg_live_`+id)
+		header{"If-Match": `"3"`}).wants(http.StatusCreated, `"secret":"tg_live_`+id)
 	if text := s.get("/keys/" + id).text; strings.Contains(text, "foreign") {
 		t.Errorf("the rotated key is still foreign: %s", text)
 	}
@@ -338,13 +338,13 @@ func TestAdopt(t *testing.T) {
 	made := s.post("/callers", body).wants(http.StatusCreated, `"kind":"token"`)
 	id := s.keys.TokenCaller("https://issuer.example", "bob")
 	if made.stringAt("id") != id || made.header.Get("Location") != Prefix+"/keys/"+id ||
-		made.header.Get("ETag") != `"1"` {
-		t.Errorf("got %v %s, want id %s and version 1", made.header, made.text, id)
+		made.header.Get("ETag") != `"3"` {
+		t.Errorf("got %v %s, want id %s and version 3", made.header, made.text, id)
 	}
 	s.post("/callers", body).wants(http.StatusConflict, "already")
 	override := map[string]any{"limits": []any{map[string]any{"requests": 5, "window": "1m"}},
 		"reason": "abuse"}
-	s.do(http.MethodPut, "/keys/"+id+"/override", override, header{"If-Match": `"1"`}).wants(http.StatusOK)
+	s.do(http.MethodPut, "/keys/"+id+"/override", override, header{"If-Match": `"3"`}).wants(http.StatusOK)
 	s.do(http.MethodPost, "/keys/"+id+"/rotate", map[string]any{"grace": "0s"},
 		header{"If-Match": "*"}).wants(http.StatusConflict)
 	s.post("/callers", map[string]any{"kind": "address", "network": "203.0.113.7/32", "name": "home",
@@ -399,7 +399,7 @@ func TestImportKeys(t *testing.T) {
 func TestActionsObeyIfMatch(t *testing.T) {
 	s := newService(t)
 	k := s.create("a")
-	stale, now := header{"If-Match": `"7"`}, header{"If-Match": `"1"`}
+	stale, now := header{"If-Match": `"7"`}, header{"If-Match": `"3"`}
 	for _, action := range []string{"revoke", "reset", "unban"} {
 		s.do(http.MethodPost, "/keys/"+k.ID+"/"+action, nil, stale).wants(http.StatusPreconditionFailed)
 	}
@@ -407,5 +407,5 @@ func TestActionsObeyIfMatch(t *testing.T) {
 	s.do(http.MethodPost, "/keys/"+k.ID+"/reset", nil, now).wants(http.StatusOK)
 	s.do(http.MethodPost, "/keys/"+k.ID+"/reset", nil, nil).wants(http.StatusOK)
 	s.do(http.MethodDelete, "/keys/"+k.ID, nil, now).wants(http.StatusPreconditionFailed)
-	s.do(http.MethodDelete, "/keys/"+k.ID, nil, header{"If-Match": `"3"`}).wants(http.StatusNoContent)
+	s.do(http.MethodDelete, "/keys/"+k.ID, nil, header{"If-Match": `"5"`}).wants(http.StatusNoContent)
 }

@@ -15,7 +15,7 @@ import (
 func TestProblems(t *testing.T) {
 	s := newService(t)
 	k := s.create("acme")
-	_, secret, err := s.keys.Rotate(t.Context(), k.ID, 1, 0, byTest)
+	_, secret, err := s.keys.Rotate(t.Context(), k.ID, k.Version, 0, byTest)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -113,7 +113,7 @@ func newServer(config Config, services Services, unavailable bool) *server {
 	s.Renderer = page.New(config.BasePath, config.Stage, services.Log, s.newSessions())
 	s.Resumes = s.canResume
 	s.Notes = notesOf
-	if !unavailable {
+	if services.Keys != nil {
 		s.Warnings = (&banner{status: services.Keys.LogStatus}).warnings
 	}
 	return s

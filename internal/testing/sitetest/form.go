@@ -41,7 +41,7 @@ func (s *Site) Finish(page Reply) (last Reply, steps int) {
 		if steps > 50 {
 			s.T.Fatal("the change does not end")
 		}
-		page = s.Post("/keys/bulk/next", HiddenIn(page.Body))
+		page = s.Post("/keys/bulk", HiddenIn(page.Body))
 	}
 	if page.StatusCode == http.StatusSeeOther {
 		page = s.Get(page.Header.Get("Location")).Wants(s.T, http.StatusOK)

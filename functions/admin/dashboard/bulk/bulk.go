@@ -33,7 +33,6 @@ func (d *Pages) Routes() []auth.Route {
 		{Pattern: "GET /keys/bulk", Role: auth.Editor, Handle: d.showBulk, Deadline: auth.Long},
 		{Pattern: "POST /keys/bulk", Role: auth.Editor, Handle: d.start, Resumes: true,
 			Deadline: auth.Long},
-		{Pattern: "POST /keys/bulk/next", Role: auth.Editor, Handle: d.next, Deadline: auth.Long},
 	}
 }
 
@@ -132,6 +131,9 @@ func (d *Pages) form(r *http.Request, values url.Values) (bulkForm, *policy.Set,
 func (d *Pages) start(w http.ResponseWriter, r *http.Request) error {
 	if err := page.ParseForm(r); err != nil {
 		return err
+	}
+	if state := r.PostForm.Get(stateField); state != "" {
+		return d.next(w, r, state)
 	}
 	f, set, err := d.form(r, r.PostForm)
 	if err != nil {

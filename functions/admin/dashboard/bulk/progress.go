@@ -47,13 +47,10 @@ func (p progress) result() string {
 	return page.Number(p.Done) + " changed, " + page.Number(p.Skipped) + " unchanged"
 }
 
-// next makes the next step of the change that the form carries.
-func (d *Pages) next(w http.ResponseWriter, r *http.Request) error {
-	if err := page.ParseForm(r); err != nil {
-		return err
-	}
+// next makes the next step of the change whose sealed state the form carries.
+func (d *Pages) next(w http.ResponseWriter, r *http.Request, state string) error {
 	var p progress
-	if !d.Sealer.Open(sealLabel, r.PostForm.Get(stateField), &p) {
+	if !d.Sealer.Open(sealLabel, state, &p) {
 		return page.Problem{Status: http.StatusBadRequest, Heading: "This page is too old",
 			Advice: "Select the keys again. Those that are changed already are skipped."}
 	}
@@ -121,7 +118,7 @@ func (d *Pages) renderProgress(w http.ResponseWriter, r *http.Request, status in
 		if err != nil {
 			return page.Failed("keep progress", err)
 		}
-		v.Form = &templates.Form{Action: d.Path("/keys/bulk/next"), Submit: "Continue",
+		v.Form = &templates.Form{Action: d.Path("/keys/bulk"), Submit: "Continue",
 			Auto:   problem == "" && len(app.NotesOf(r.Context())) == 0,
 			Hidden: []templates.Hidden{{Name: stateField, Value: state}}}
 	}
