@@ -55,9 +55,10 @@ func (w *world) startChecks(callers []caller) *checks {
 	t.Helper()
 	c := &checks{t: t}
 	var err error
-	c.function, err = lambda.Start(lambda.Config{Name: "check", Binary: built.Program(t, "tidegate/functions/check"),
-		Warm: 1, NoFreeze: true, Timeout: waiting.Timeout, Env: map[string]string{"VALKEY_URL": w.url,
-			"KEY_PEPPER": string(pepper), "VALKEY_TIMEOUT": "5s", "CALLER_CACHE": "1h"}})
+	c.function, err = lambda.Start(lambda.Config{Name: "check",
+		Binary: built.Program(t, "tidegate/functions/check"), Warm: 1, NoFreeze: true, Timeout: waiting.Timeout,
+		Env: map[string]string{"VALKEY_URL": w.url, "KEY_PEPPER": string(pepper), "VALKEY_TIMEOUT": "5s",
+			"CALLER_CACHE": "1h"}})
 	if err != nil {
 		t.Fatal(err)
 	}
