@@ -124,9 +124,9 @@ func TestRoles(t *testing.T) {
 	})
 }
 
-// Only single authorizers may invoke the check function. Only the functions' logs may
-// invoke the forward function, and only API Gateway the other functions. The rule of each
-// minute may invoke the admin function.
+// Only single authorizers and direct callers may invoke the check function. Only the
+// functions' logs may invoke the forward function, and only API Gateway the other functions.
+// The rule of each minute may invoke the admin function.
 func TestPermissions(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		check := "${" + ours(t, made, "Check").id + ".Arn}"
@@ -136,6 +136,12 @@ func TestPermissions(t *testing.T) {
 				equal(t, p.id+" principal", p.Properties["Principal"], "logs.amazonaws.com")
 				own := strings.HasPrefix(source, "${CheckLog") || strings.HasPrefix(source, "${AdminLog")
 				equal(t, p.id+" source is a function's log", own, true)
+				continue
+			}
+			if strings.HasPrefix(p.id, "CheckDirectCaller") {
+				equal(t, p.id+" principal", p.Properties["Principal"], everything["directCallers"])
+				equal(t, p.id+" action", p.Properties["Action"], "lambda:InvokeFunction")
+				equal(t, p.id+" function", text(p.Properties["FunctionName"]), check)
 				continue
 			}
 			equal(t, p.id+" action", p.Properties["Action"], "lambda:InvokeFunction")
@@ -156,9 +162,14 @@ func TestPermissions(t *testing.T) {
 		}
 	})
 	var sources []string
+	direct := 0
 	for _, p := range of(t, prod).all("AWS::Lambda::Permission") {
+		if strings.HasPrefix(p.id, "CheckDirectCaller") {
+			direct++
+		}
 		sources = append(sources, text(p.Properties["SourceArn"]))
 	}
+	equal(t, "permissions of direct callers", direct, 1)
 	if !slices.Contains(sources, everything["callers"]) {
 		t.Errorf("got sources %q, want the authorizer of another account among them", sources)
 	}

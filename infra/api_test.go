@@ -225,7 +225,7 @@ func TestDashboardRoutes(t *testing.T) {
 		}
 		for key, rate := range map[string]int{
 			"$default": 50, "ANY /login": 5, "ANY /login/{proxy+}": 5, "ANY /api/{proxy+}": 50,
-			"POST /api/v1/reservations/settle": 200, "ANY /api/v1/self": 20,
+			"POST /api/v1/settlements": 200, "ANY /api/v1/self": 20,
 		} {
 			own, _ := settings[key].(map[string]any)
 			equal(t, key+" rate", own["ThrottlingRateLimit"], rate)

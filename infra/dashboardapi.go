@@ -35,7 +35,7 @@ var dashboardRoutes = []dashboardRoute{
 		rate: 5, burst: 20},
 	{id: "DashboardApi", method: awsapigatewayv2.HttpMethod_ANY, path: "/api/{proxy+}", rate: 50, burst: 100},
 	{id: "DashboardOwner", method: awsapigatewayv2.HttpMethod_ANY, path: "/api/v1/self", rate: 20, burst: 40},
-	{id: "DashboardSettle", method: awsapigatewayv2.HttpMethod_POST, path: "/api/v1/reservations/settle",
+	{id: "DashboardSettle", method: awsapigatewayv2.HttpMethod_POST, path: "/api/v1/settlements",
 		rate: 200, burst: 400},
 }
 

@@ -162,14 +162,18 @@ func (s *Stack) newCheck() *function {
 	})
 }
 
-// allowCallers lets the authorizers of other stacks and accounts invoke the check
-// function.
+// allowCallers lets the authorizers of other stacks and accounts invoke the check function,
+// and roles and users make direct calls.
 func (s *Stack) allowCallers() {
 	for i, caller := range s.props.Callers {
 		id := fmt.Sprintf("Caller%d", i+1)
 		if err := authorizer.Allow(s.check, &id, caller); err != nil {
 			panic(fmt.Errorf("-c callers=%s: %w", caller, err))
 		}
+	}
+	for i, caller := range s.props.DirectCallers {
+		s.check.AddPermission(jsii.String(fmt.Sprintf("DirectCaller%d", i+1)), &awslambda.Permission{
+			Principal: awsiam.NewArnPrincipal(&caller), Action: jsii.String("lambda:InvokeFunction")})
 	}
 }
 

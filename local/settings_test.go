@@ -80,8 +80,10 @@ func TestCheckSettings(t *testing.T) {
 		"JWT_PLAN_CLAIM": "tier", "JWT_PLAN_MAP": `{"gold": "five"}`, "IPV4_PREFIX": "24", "IPV6_PREFIX": "32",
 		"TRUSTED_PROXIES":   "192.0.2.0/25",
 		"HTTP_API_RESPONSE": "iam", "HTTP_API_DENY": "context", "USAGE_IDENTIFIER": "true",
-		"FOREIGN_KEYS": "true", "DIRECT_CALLS": "on",
-		"RESERVATION_LEASE": "1s", "DENY_CACHE": "0s", "CALLER_CACHE": "0s",
+		"FOREIGN_KEYS": "true", "DIRECT_CALLS": "on", "KEY_HEADERS": "x-api-key,apikey",
+		"JWT_COOKIE": "session", "JWT_COOKIE_ORIGINS": "https://app.example.com",
+		"JWT_CONTEXT_CLAIMS": "client_id",
+		"SETTLE_WITHIN": "1s", "DENY_CACHE": "0s", "CALLER_CACHE": "0s",
 		"STAGE": "blue", "LOG_LEVEL": "error",
 	}
 	checkDocumented(t, "check", env, "VALKEY_URL", "KEY_PEPPER", "VALKEY_TIMEOUT", "VALKEY_CONNECT_TIMEOUT",
@@ -100,6 +102,13 @@ func TestCheckSettings(t *testing.T) {
 	wantEffect(t, "JWT_IDENTITY_CLAIM", f.context(t, expired, "keyId"),
 		apikey.NewKey(apikey.Pepper(checkPepper)).Token(canaryIssuer, "app"))
 	wantEffect(t, "JWT_PLAN_CLAIM and JWT_PLAN_MAP", f.context(t, expired, "plan"), "five")
+	wantEffect(t, "JWT_CONTEXT_CLAIMS", f.context(t, expired, "claim_client_id"), "app")
+	cookie := strings.Replace(canaryEvent("cookie", "session="+signedToken(time.Minute), canaryAddress),
+		`"cookie"`, `"origin":"https://app.example.com","cookie"`, 1)
+	wantEffect(t, "JWT_COOKIE and JWT_COOKIE_ORIGINS", f.context(t, cookie, "claim_client_id"), "app")
+	_, other := f.newKey(t)
+	wantEffect(t, "KEY_HEADERS", f.context(t, canaryEvent("apikey", other.Reveal(), canaryAddress), "keyId"),
+		other.ID())
 	wantEffect(t, "FOREIGN_KEYS", f.verdict(t, f.foreignCall(t)), "allow")
 	direct := f.answerTo(t, `{"tidegate":"check","subject":"ada","plan":"two",`+
 		`"method":"GET","path":"/orders","address":"198.51.100.9"}`)
@@ -107,7 +116,7 @@ func TestCheckSettings(t *testing.T) {
 	_, secret := f.newKey(t)
 	call := restEvent(secret.Reveal())
 	wantEffect(t, "USAGE_IDENTIFIER", strings.Contains(f.answerTo(t, call), "usageIdentifierKey"), true)
-	wantEffect(t, "RESERVATION_LEASE", errors.Is(f.settled(t, f.context(t, call, "reservation")),
+	wantEffect(t, "SETTLE_WITHIN", errors.Is(f.settled(t, f.context(t, call, "settlement")),
 		enforce.ErrExpired), true)
 	wantEffect(t, "DENY_CACHE", f.deniedFromMemory(t, call), 0)
 	denied := f.answerTo(t, httpEvent(secret.Reveal()))

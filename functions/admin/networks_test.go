@@ -44,7 +44,7 @@ func TestOnlyFromNetworks(t *testing.T) {
 		{"2001:db8:1::1%eth0", "/", true},
 		{"198.51.100.8", "/", false},
 		{"203.0.114.1", "/login", false},
-		{"2001:db9::1", "/api/v1/reservations/settle", false},
+		{"2001:db9::1", "/api/v1/settlements", false},
 		{"::203.0.113.9", "/", false},
 		{"64:ff9b::203.0.113.9", "/", false},
 		{"127.0.0.1", "/healthz", false},

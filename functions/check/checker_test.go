@@ -43,7 +43,7 @@ func newFunction(t *testing.T, plans ...policy.Plan) *function {
 	c := settings{
 		ValkeyURL: server, ValkeyTimeout: 5 * time.Second, ValkeyConnectTimeout: waiting.Timeout,
 		CallerCache: 10 * time.Minute, DenyCache: 100 * time.Millisecond,
-		ReservationLease: 10 * time.Minute,
+		SettleWithin: 10 * time.Minute,
 	}
 	c.pepper = apikey.Pepper("only for this test, and long enough")
 	base := time.Now().Truncate(time.Hour) // Valkey's clock dates streams

@@ -59,7 +59,7 @@ type settings struct {
 	// `on` answers [direct calls](direct.md) by whom IAM lets invoke the function.
 	DirectCalls string `env:"DIRECT_CALLS" envDefault:"off"`
 	// How long a call can be settled, 1s to 24h.
-	ReservationLease time.Duration `env:"RESERVATION_LEASE" envDefault:"10m"`
+	SettleWithin time.Duration `env:"SETTLE_WITHIN" envDefault:"10m"`
 
 	identity.Variables
 
@@ -114,7 +114,7 @@ func (c settings) checkDurations(problems *config.Problems) {
 		{"VALKEY_CONNECT_TIMEOUT", c.ValkeyConnectTimeout, config.ValkeyConnectTimeout},
 		{"CALLER_CACHE", c.CallerCache, config.CallerCache},
 		{"DENY_CACHE", c.DenyCache, config.DenyCache},
-		{"RESERVATION_LEASE", c.ReservationLease, config.ReservationLease},
+		{"SETTLE_WITHIN", c.SettleWithin, config.SettleWithin},
 	} {
 		if err := d.bound.Check(d.value); err != nil {
 			problems.Add(d.name, err.Error())

@@ -24,8 +24,8 @@ func TestReadConfig(t *testing.T) {
 		{"USAGE_IDENTIFIER", "true", nil},
 		{"FOREIGN_KEYS", "maybe", []string{"FOREIGN_KEYS"}},
 		{"FOREIGN_KEYS", "true", nil},
-		{"RESERVATION_LEASE", "0s", []string{"RESERVATION_LEASE", "1s to 24h"}},
-		{"RESERVATION_LEASE", "25h", []string{"RESERVATION_LEASE", "1s to 24h"}},
+		{"SETTLE_WITHIN", "0s", []string{"SETTLE_WITHIN", "1s to 24h"}},
+		{"SETTLE_WITHIN", "25h", []string{"SETTLE_WITHIN", "1s to 24h"}},
 		{"VALKEY_TIMEOUT", "100", []string{"VALKEY_TIMEOUT"}},
 		{"VALKEY_TIMEOUT", "1m", []string{"VALKEY_TIMEOUT", "1ms to 10s"}},
 		{"VALKEY_CONNECT_TIMEOUT", "5", []string{"VALKEY_CONNECT_TIMEOUT"}},
@@ -64,13 +64,14 @@ var wrongVariables = map[string]string{
 	"VALKEY_CONNECT_TIMEOUT": "9s",
 	"HTTP_API_RESPONSE":      "xml", "HTTP_API_DENY": "429", "USAGE_IDENTIFIER": "maybe",
 	"FOREIGN_KEYS": "maybe", "DIRECT_CALLS": "maybe",
-	"RESERVATION_LEASE": "0s", "STAGE": "pr\nod",
+	"SETTLE_WITHIN": "0s", "STAGE": "pr\nod",
 	"LOG_LEVEL": "loud", "IDENTITY_SOURCES": "jwt,jwt", "JWT_ISSUER": strings.Repeat("i", 513),
 	"JWT_AUDIENCE": ",", "JWT_ISSUERS": `[{"jwks": "short-secret"}]`, "JWT_PLAN_MAP": "short-secret",
 	"JWT_JWKS_URL": "https://issuer.example/keys", "JWT_JWKS": "short-secret",
 	"JWT_IDENTITY_CLAIM": strings.Repeat("i", 513),
 	"JWT_PLAN_CLAIM":     strings.Repeat("i", 513), "JWT_LEEWAY": "6m", "IPV4_PREFIX": "33",
-	"IPV6_PREFIX": "x", "TRUSTED_PROXIES": "everybody",
+	"IPV6_PREFIX": "x", "TRUSTED_PROXIES": "everybody", "KEY_HEADERS": "a b",
+	"JWT_COOKIE": "a b", "JWT_COOKIE_ORIGINS": "*", "JWT_CONTEXT_CLAIMS": ",",
 }
 
 // One error names every bad variable, so that an operator can correct all at once. It

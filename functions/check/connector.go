@@ -238,7 +238,7 @@ func (c *connector) open() error {
 		return err
 	}
 	checker := enforce.NewChecker(client, c.config.pepper)
-	checker.SettlementExpiry = c.config.ReservationLease
+	checker.SettlementExpiry = c.config.SettleWithin
 	if err := checker.Load(context.Background()); decide.Unavailable(err) {
 		client.Close()
 		return fmt.Errorf("connect to Valkey: %w", err)

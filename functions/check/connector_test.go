@@ -212,7 +212,7 @@ func TestRecordsAreSentAfterTheAnswer(t *testing.T) {
 // defaults has the default timeouts.
 var defaults = settings{
 	ValkeyTimeout: 100 * time.Millisecond, ValkeyConnectTimeout: 5 * time.Second,
-	ReservationLease: 10 * time.Minute,
+	SettleWithin: 10 * time.Minute,
 }
 
 // network is a Valkey with 8 keys.

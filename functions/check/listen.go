@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"tidegate/functions/check/direct"
-	"tidegate/internal/enforce"
 	"tidegate/internal/store"
 )
 
@@ -85,7 +84,8 @@ func serve(a *assembled, address string) error {
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	a.log.Info("serving direct calls", "address", listener.Addr().String())
+	// The log has no addresses, so it says the port, which ADDRESS may leave to the system.
+	a.log.Info("serving direct calls", "port", listener.Addr().(*net.TCPAddr).Port)
 	return serveOn(ctx, a, listener)
 }
 
@@ -164,13 +164,12 @@ func answerOne(handler *direct.Handler, w http.ResponseWriter, r *http.Request, 
 			maxBody)}
 	}
 	answer, err := handler.Call(r.Context(), kind, raw)
-	var mistake *direct.Error
+	var mistake *direct.Mistake
+	var conflict *direct.Conflict
 	switch {
 	case errors.As(err, &mistake):
 		return http.StatusBadRequest, failure{err.Error()}
-	case errors.Is(err, enforce.ErrSettlement):
-		return http.StatusBadRequest, failure{err.Error()}
-	case errors.Is(err, enforce.ErrSettled), errors.Is(err, enforce.ErrExpired):
+	case errors.As(err, &conflict):
 		return http.StatusConflict, failure{err.Error()}
 	case err != nil && store.Unavailable(err):
 		return http.StatusServiceUnavailable, failure{"Valkey does not answer: retry"}

@@ -70,7 +70,7 @@ func TestListen(t *testing.T) {
 			r.Allowed != allowed {
 			t.Fatalf("call %d: %d %s, %v", i+1, status, body, err)
 		}
-		if text, found := r.Context["reservation"].(string); found {
+		if text, found := r.Context["settlement"].(string); found {
 			settlement = text
 		}
 	}

@@ -205,6 +205,14 @@ func Allow(function awslambda.IFunction, id *string, arn string) error {
 	return nil
 }
 
+// GrantCheck lets a role make direct calls of the check function, and nothing else. The
+// function's stack needs the flag directCalls=on. A role of another account also needs its
+// ARN in the flag directCallers.
+func GrantCheck(function awslambda.IFunction, role awsiam.IGrantable) awsiam.Grant {
+	return awsiam.Grant_AddToPrincipal(&awsiam.GrantOnPrincipalOptions{Grantee: role,
+		Actions: jsii.Strings("lambda:InvokeFunction"), ResourceArns: &[]*string{function.FunctionArn()}})
+}
+
 // permit adds a permission with this id for the authorizer where the CDK adds none: for
 // an imported function when the stack's account is unknown, as in any stack without env.
 func (p *Props) permit(scope constructs.Construct, authorizer *string, id string) {

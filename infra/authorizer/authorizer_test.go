@@ -462,3 +462,16 @@ func TestAllow(t *testing.T) {
 	template.HasResourceProperties(jsii.String("AWS::Lambda::Permission"), map[string]any{"SourceArn": good})
 	template.ResourceCountIs(jsii.String("AWS::Lambda::Permission"), jsii.Number(1))
 }
+
+// A role that may make direct calls may invoke this function, not its versions, and nothing
+// else.
+func TestGrantCheck(t *testing.T) {
+	s := newUserAppWithoutEnv()
+	role := awsiam.NewRole(s.stack, jsii.String("Backend"), &awsiam.RoleProps{
+		AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil)})
+	authorizer.GrantCheck(awslambda.Function_FromFunctionArn(s.stack, jsii.String("There"),
+		jsii.String(foreign)), role)
+	assertions.Template_FromStack(s.stack, nil).HasResourceProperties(jsii.String("AWS::IAM::Policy"),
+		map[string]any{"PolicyDocument": map[string]any{"Statement": []any{map[string]any{
+			"Action": "lambda:InvokeFunction", "Effect": "Allow", "Resource": foreign}}}})
+}

@@ -200,8 +200,13 @@ func TestErrorsNameTheFlag(t *testing.T) {
 		"known callers": {map[string]string{"callerCache": "25h"},
 			[]string{"-c callerCache=25h0m0s", "0s to 24h"}},
 		"denials": {map[string]string{"denyCache": "61s"}, []string{"-c denyCache=1m1s", "0s to 1m"}},
-		"lease": {map[string]string{"reservationLease": "500ms"},
-			[]string{"-c reservationLease=500ms", "1s to 24h"}},
+		"direct callers": {map[string]string{"directCallers": "arn:aws:iam::111122223333:root"},
+			[]string{"-c directCallers=arn:aws:iam::111122223333:root: must be the ARN of a role",
+				"-c directCalls=: must be on with directCallers"}},
+		"any role": {map[string]string{"directCalls": "on", "directCallers": "arn:aws:iam::111122223333:role/*"},
+			[]string{"-c directCallers=arn:aws:iam::111122223333:role/*: must be"}},
+		"lease": {map[string]string{"settleWithin": "500ms"},
+			[]string{"-c settleWithin=500ms", "1s to 24h"}},
 		"no time": {map[string]string{"denyCache": "soon"},
 			[]string{"-c denyCache=soon: must be a duration such as"}},
 		"deny": {map[string]string{"httpApiDeny": "429"}, []string{"-c httpApiDeny=429: must be deny"}},
@@ -289,9 +294,9 @@ func changed(flags map[string]string, pairs ...string) map[string]string {
 // Flags accept the minimum and the maximum of the functions' own bounds.
 func TestFlagsAcceptTheirBounds(t *testing.T) {
 	for _, flags := range []map[string]string{
-		{"storeTimeout": "1ms", "callerCache": "0s", "denyCache": "0s", "reservationLease": "1s",
+		{"storeTimeout": "1ms", "callerCache": "0s", "denyCache": "0s", "settleWithin": "1s",
 			"sessionIdle": "1m", "sessionLifetime": "1m"},
-		{"storeTimeout": "2666ms", "callerCache": "24h", "denyCache": "1m", "reservationLease": "24h",
+		{"storeTimeout": "2666ms", "callerCache": "24h", "denyCache": "1m", "settleWithin": "24h",
 			"sessionIdle": "720h", "sessionLifetime": "720h"},
 		{"ipv4Prefix": "8", "ipv6Prefix": "16"}, {"ipv4Prefix": "32", "ipv6Prefix": "128"},
 		tokens("jwtLeeway", "5m"), tokens("jwtLeeway", "0s"), oidc("adminUser", "none"),

@@ -60,6 +60,9 @@ type Props struct {
 	// Callers are ARNs of authorizers of other stacks or accounts that may invoke the
 	// check function.
 	Callers []string `flag:"callers"`
+	// DirectCallers are ARNs of IAM roles and users, also of other accounts, that may invoke
+	// the check function for direct calls.
+	DirectCallers []string `flag:"directCallers"`
 	// Domain is the dashboard's own host name.
 	Domain Domain
 
@@ -130,7 +133,7 @@ const Unreserved = -1
 // Identity configures which credentials the check function accepts.
 type Identity struct {
 	// Sources are one or more of key, jwt and ip, the most trusted first; ip must be
-	// last.
+	// last. Or it is key+jwt, which requires both.
 	Sources []string `flag:"identity" env:"IDENTITY_SOURCES"`
 	// IPv4Prefix and IPv6Prefix are prefix lengths in bits: addresses with the same
 	// prefix are one caller.
@@ -139,6 +142,8 @@ type Identity struct {
 	// TrustedProxies are the proxies that report the addresses of clients, to both
 	// functions.
 	TrustedProxies string `flag:"trustedProxies" env:"TRUSTED_PROXIES"`
+	// KeyHeaders are the headers with API keys.
+	KeyHeaders []string `flag:"keyHeaders" env:"KEY_HEADERS"`
 	// ForeignKeys accepts API keys of another system, in both functions.
 	ForeignKeys bool `flag:"foreignKeys" env:"FOREIGN_KEYS"`
 	// JWT is required with source jwt.
@@ -161,6 +166,11 @@ type JWT struct {
 	PlanClaim     string `flag:"jwtPlanClaim" env:"JWT_PLAN_CLAIM"`
 	// PlanMap has the plans of the groups that PlanClaim lists, as a JSON object.
 	PlanMap string `flag:"jwtPlanMap" env:"JWT_PLAN_MAP"`
+	// ContextClaims are claims that backends get.
+	ContextClaims []string `flag:"jwtContextClaims" env:"JWT_CONTEXT_CLAIMS"`
+	// Cookie is the name of a cookie with a token, which counts for pages of CookieOrigins.
+	Cookie        string   `flag:"jwtCookie" env:"JWT_COOKIE"`
+	CookieOrigins []string `flag:"jwtCookieOrigins" env:"JWT_COOKIE_ORIGINS"`
 	// Leeway is the accepted difference between the issuer's clock and ours.
 	Leeway *time.Duration `flag:"jwtLeeway" env:"JWT_LEEWAY"`
 }
@@ -174,8 +184,8 @@ type Decision struct {
 	// DenyCache is how long a denied caller that keeps calling is denied from memory,
 	// without a request to the cache.
 	DenyCache *time.Duration `flag:"denyCache" env:"DENY_CACHE"`
-	// ReservationLease is how long a call can be settled.
-	ReservationLease *time.Duration `flag:"reservationLease" env:"RESERVATION_LEASE"`
+	// SettleWithin is how long a call can be settled.
+	SettleWithin *time.Duration `flag:"settleWithin" env:"SETTLE_WITHIN"`
 	// HTTPAPIDeny is deny or context. With context, calls over a limit pass an HTTP API
 	// with denied in the authorizer's context, and the backend must refuse them.
 	HTTPAPIDeny string `flag:"httpApiDeny" values:"deny,context"`

@@ -24,6 +24,7 @@ var (
 	certificate = regexp.MustCompile(`^arn:aws[a-z-]*:acm:[a-z0-9-]+:\d{12}:certificate/[a-z0-9-]+$`)
 	email       = regexp.MustCompile(`^[^@\s]+@[^@\s]+\.[^@\s]+$`)
 	secretName  = regexp.MustCompile(`^[A-Za-z0-9/_+=.@-]{1,256}$`)
+	iamCaller   = regexp.MustCompile(`^arn:aws[a-z-]*:iam::\d{12}:(role|user)/[A-Za-z0-9_+=,.@/-]+$`)
 	corsOrigin  = regexp.MustCompile(`^(\*|none|https?://[a-z0-9.-]+(:\d{1,5})?)$`)
 	releaseName = regexp.MustCompile(`^[A-Za-z0-9._+/-]{0,64}$`)
 	bucketURL   = regexp.MustCompile(`^https://([^/]+\.)?s3[.-][a-z0-9.-]*amazonaws\.com`)
@@ -81,6 +82,7 @@ func (p *Props) check() error {
 		errs = append(errs, err)
 	}
 	p.Decision.check(want)
+	p.checkDirect(want)
 	p.Login.check(want)
 	p.Domain.check(want)
 	return errors.Join(errs...)
@@ -149,10 +151,20 @@ func (d *Decision) check(want wants) {
 	wantDuration(want, "storeTimeout", d.StoreTimeout, config.ValkeyTimeout)
 	wantDuration(want, "callerCache", d.CallerCache, config.CallerCache)
 	wantDuration(want, "denyCache", d.DenyCache, config.DenyCache)
-	wantDuration(want, "reservationLease", d.ReservationLease, config.ReservationLease)
+	wantDuration(want, "settleWithin", d.SettleWithin, config.SettleWithin)
 	want(d.LongestCheck() < CheckTimeout*time.Second, "storeTimeout", d.Timeout(),
 		"must be shorter: a check may take 3/2 of it "+
 			"and %s to connect, and the function ends after %d s", ConnectTimeout, CheckTimeout)
+}
+
+// checkDirect checks who may make direct calls.
+func (p *Props) checkDirect(want wants) {
+	for _, caller := range p.DirectCallers {
+		want(iamCaller.MatchString(caller), "directCallers", caller,
+			"must be the ARN of a role or a user, such as arn:aws:iam::111122223333:role/backend")
+	}
+	want(len(p.DirectCallers) == 0 || p.Decision.DirectCalls == "on", "directCalls", p.Decision.DirectCalls,
+		"must be on with directCallers")
 }
 
 func wantDuration(want wants, flag string, value *time.Duration, bound config.Duration) {

@@ -95,7 +95,7 @@ var (
 	ValkeyConnectTimeout = Duration{100 * time.Millisecond, 8 * time.Second}
 	CallerCache          = Duration{0, 24 * time.Hour}
 	DenyCache            = Duration{0, time.Minute}
-	ReservationLease     = Duration{time.Second, 24 * time.Hour}
+	SettleWithin         = Duration{time.Second, 24 * time.Hour}
 	SessionIdle          = Duration{time.Minute, 30 * 24 * time.Hour}
 	SessionLifetime      = Duration{time.Minute, 30 * 24 * time.Hour}
 	// AuditRetention is at least 31 days, because charts mark the changes of 30 days.

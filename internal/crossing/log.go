@@ -179,7 +179,7 @@ func ResultOf(r *enforce.Result, kind policy.Kind) Call {
 }
 
 // SettlementOf returns the call of a settlement. A caller without a record is any other
-// caller, since a reservation does not say whether a token or an address is the caller.
+// caller, since a settlement does not say whether a token or an address is the caller.
 func SettlementOf(s *enforce.Settlement) Call {
 	return Call{KeyID: s.ID, KeyName: s.Name, Group: s.Group, Plan: s.Plan, Route: s.Route,
 		Version: s.KeyVersion, Kind: s.Kind}

@@ -14,9 +14,12 @@ type Call struct {
 	Subject string        // id of the caller; for Kind APIKey the id in Secret
 	Secret  apikey.Secret // for Kind APIKey only
 	Plan    string        // plan named by the token, for Kind Token; may be empty
-	Group   string        // group named by a direct call, for Kind Token; may be empty
-	Address netip.Addr    // client's address, for the address lists; invalid if unknown
-	Network netip.Prefix  // client's address as limits of each address count it; invalid if unknown
+	// Scopes are those of a token that Tidegate has verified, empty for one without; nil for
+	// a call without such a token, for which the scopes of routes do not matter.
+	Scopes  []string
+	Group   string       // group named by a direct call, for Kind Token; may be empty
+	Address netip.Addr   // client's address, for the address lists; invalid if unknown
+	Network netip.Prefix // client's address as limits of each address count it; invalid if unknown
 	Route   route.Call
 
 	// Costs are what a direct call says that it costs, by unit, in place of the routes'; nil

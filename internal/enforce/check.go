@@ -62,7 +62,7 @@ type Checker struct {
 	Now func() time.Time
 
 	// SettlementExpiry is how long a call can be settled, within the bounds of
-	// config.ReservationLease. Set it before the first use.
+	// config.SettleWithin. Set it before the first use.
 	SettlementExpiry time.Duration
 }
 

@@ -106,6 +106,9 @@ func (c *Checker) terms(set *compiled, k *caller, call Call, proof [sha256.Size]
 	if t.Refused == nil && (!opens(k.opens, call.Route) || !opens(set.opens[s.plan.Number], call.Route)) {
 		t.Refused = &policy.RefusedError{Cause: cause.Access, Verified: true}
 	}
+	if t.Refused == nil && call.Scopes != nil && !hasScope(call.Scopes, found.Scopes()) {
+		t.Refused = &policy.RefusedError{Cause: cause.Access, Verified: true, Reason: noScope}
+	}
 	if t.Refused != nil {
 		t.Result.BannedUntil = time.Time{}
 		return t, nil //nolint:nilerr // the refusal is in Terms
@@ -118,6 +121,16 @@ func (c *Checker) terms(set *compiled, k *caller, call Call, proof [sha256.Size]
 		return t, nil
 	}
 	return t, t.arrange(c, &found)
+}
+
+// noScope is the reason of a refusal of a token.
+const noScope = "the token has none of the scopes that the route needs"
+
+// hasScope reports whether a token has one of the wanted scopes, or none is wanted.
+func hasScope(has, wanted []string) bool {
+	return len(wanted) == 0 || slices.ContainsFunc(wanted, func(one string) bool {
+		return slices.Contains(has, one)
+	})
 }
 
 // ambiguous is the reason of a refusal that Explain shows too.

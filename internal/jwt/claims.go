@@ -1,7 +1,12 @@
 package jwt
 
 import (
+	"encoding/json"
+	"maps"
+	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -76,6 +81,30 @@ func texts(value any) (all []string, ok bool) {
 	return nil, false
 }
 
+// contextOf returns the named claims in the form of Claims.Context.
+func contextOf(claims map[string]any, names []string) map[string]any {
+	if len(names) == 0 {
+		return nil
+	}
+	context := map[string]any{}
+	for _, name := range names {
+		value, given := find(claims, name)
+		text, isText := value.(string)
+		switch value.(type) {
+		case string, bool, float64:
+		default:
+			encoded, err := json.Marshal(value)
+			if given = given && err == nil && value != nil; given {
+				value, text, isText = string(encoded), string(encoded), true
+			}
+		}
+		if given && (!isText || len(text) <= MaxContextValue && utf8.ValidString(text)) {
+			context[ContextKey(name)] = value
+		}
+	}
+	return context
+}
+
 // maxSeconds bounds times to those that time.Unix represents exactly.
 const maxSeconds = 1 << 40
 
@@ -109,22 +138,65 @@ func find(object map[string]any, name string) (value any, given bool) {
 	return nil, false
 }
 
+// maxExact bounds whole numbers that a float64 represents exactly, so that no two differ and
+// look the same.
+const maxExact = 1 << 53
+
+// named returns the text of a claim that names something: a text, a whole number, or a list
+// of one of them; otherwise empty.
+func named(value any) string {
+	if list, ok := value.([]any); ok && len(list) == 1 {
+		value = list[0]
+	}
+	switch value := value.(type) {
+	case string:
+		return value
+	case float64:
+		if value == math.Trunc(value) && math.Abs(value) < maxExact {
+			return strconv.FormatFloat(value, 'f', -1, 64)
+		}
+	}
+	return ""
+}
+
+// groupsOf returns the groups of a claim: the texts of a list, the keys of an object in
+// order, or a text, first as it is and then the words in it, as scope has them.
+func groupsOf(value any) (all []string, ok bool) {
+	switch value := value.(type) {
+	case string:
+		return append([]string{value}, strings.Fields(value)...), true
+	case map[string]any:
+		return slices.Sorted(maps.Keys(value)), true
+	}
+	return texts(value)
+}
+
+// scopesOf returns the scopes of a token: the words of the text scope, or of scp, which may
+// be a list. It is never nil.
+func scopesOf(claims map[string]any) []string {
+	for _, name := range []string{"scope", "scp"} {
+		if all, ok := texts(claims[name]); ok {
+			return append([]string{}, strings.Fields(strings.Join(all, " "))...)
+		}
+	}
+	return []string{}
+}
+
 // read returns the claims that the configuration names. A claim with the wrong type makes
 // the token invalid.
 func (i *trustedIssuer) read(name string, claims map[string]any) (Claims, error) {
 	c := Claims{Issuer: name}
 	subject, _ := find(claims, i.IdentityClaim)
-	c.Subject, _ = subject.(string)
-	if c.Subject == "" || !utf8.ValidString(c.Subject) {
-		return Claims{}, refused("claim %.60q, which identifies the caller, is missing, empty or not text",
-			i.IdentityClaim)
+	if c.Subject = named(subject); c.Subject == "" || !utf8.ValidString(c.Subject) {
+		return Claims{}, refused("claim %.60q, which identifies the caller, is missing, empty, or neither "+
+			"text nor a whole number", i.IdentityClaim)
 	}
 	value, given := find(claims, i.PlanClaim)
 	if i.PlanClaim == "" || !given {
 		return c, nil
 	}
 	if i.Plans != nil {
-		groups, ok := texts(value)
+		groups, ok := groupsOf(value)
 		if !ok {
 			return Claims{}, refused("claim %.60q, which names the plan, is neither text nor a list of texts",
 				i.PlanClaim)

@@ -19,6 +19,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/json" // refuses members that are given twice
@@ -64,6 +66,8 @@ func Algorithms() []string {
 // Config determines which tokens are valid.
 type Config struct {
 	Issuers []Issuer // 1 to MaxIssuers, with names that differ
+	// ContextClaims are claims that Verify returns for backends: names or paths.
+	ContextClaims []string
 
 	Client *http.Client     // reads key sets without following redirects; nil means a new client
 	Now    func() time.Time // nil means time.Now
@@ -96,10 +100,35 @@ type Claims struct {
 	Issuer  string
 	Subject string // value of the identity claim; never empty
 	Plan    string // plan that the plan claim names; empty if there is none
+	// Scopes are the words of scope, or of scp, and empty without either.
+	Scopes []string
+	// Context has the claims of Config.ContextClaims that the token has, by ContextKey:
+	// texts, numbers and booleans; all else as JSON. It lacks those that are longer than
+	// MaxContextValue.
+	Context map[string]any
+}
+
+// Bounds of the claims for backends, which API Gateway takes 8 KB of with all else.
+const (
+	MaxContextClaims = 8
+	MaxContextName   = 64  // bytes of a name
+	MaxContextValue  = 256 // bytes of a value
+)
+
+// ContextKey returns the key of a claim in an authorizer's context: claim_ and the name,
+// with _ for all but letters and digits.
+func ContextKey(name string) string {
+	return "claim_" + strings.Map(func(r rune) rune {
+		if r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r)) {
+			return r
+		}
+		return '_'
+	}, name)
 }
 
 // Verifier verifies tokens. It is safe for concurrent use.
 type Verifier struct {
+	context []string
 	now     func() time.Time
 	issuers map[string]*trustedIssuer // by iss, one for each tenant
 	remotes []*remote
@@ -133,7 +162,7 @@ func New(c Config) (*Verifier, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	v := &Verifier{now: c.Now, issuers: map[string]*trustedIssuer{}}
+	v := &Verifier{context: c.ContextClaims, now: c.Now, issuers: map[string]*trustedIssuer{}}
 	for _, i := range c.Issuers {
 		if err := i.Check(); err != nil {
 			return nil, err
@@ -215,7 +244,11 @@ func (v *Verifier) Verify(ctx context.Context, text string) (Claims, error) {
 	if err := i.validate(t.claims, v.now()); err != nil {
 		return Claims{}, err
 	}
-	return i.read(name, t.claims)
+	c, err := i.read(name, t.claims)
+	if err == nil {
+		c.Context, c.Scopes = contextOf(t.claims, v.context), scopesOf(t.claims)
+	}
+	return c, err
 }
 
 // parse reads a token without verifying it.

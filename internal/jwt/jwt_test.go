@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -34,7 +35,7 @@ func TestValidTokens(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s %s %v: %v", name, s.algorithm, changes, err)
 				}
-				if diff := cmp.Diff(Claims{Issuer: issuer, Subject: "ada"}, got); diff != "" {
+				if diff := cmp.Diff(Claims{Issuer: issuer, Subject: "ada", Scopes: []string{}}, got); diff != "" {
 					t.Error(diff)
 				}
 			}
@@ -51,7 +52,7 @@ func checkRefused(t *testing.T, v *Verifier, tokens map[string]string) {
 	t.Helper()
 	for name, token := range tokens {
 		got, err := v.Verify(t.Context(), token)
-		if !errors.Is(err, ErrInvalid) || got != (Claims{}) {
+		if !errors.Is(err, ErrInvalid) || !reflect.DeepEqual(got, Claims{}) {
 			t.Errorf("%s: got %+v, %v; want ErrInvalid", name, got, err)
 			continue
 		}
@@ -144,22 +145,22 @@ func TestJWTWrongClaims(t *testing.T) {
 			"client_id and aud":   s.token(map[string]any{"aud": "else", "client_id": audience}),
 			"audience null": s.sign(
 				[]byte(strings.Replace(validPayload, `"`+audience+`"`, "null", 1))),
-			"wrong issuer":         s.token(map[string]any{"iss": "https://evil.example/"}),
-			"issuer without slash": s.token(map[string]any{"iss": strings.TrimSuffix(issuer, "/")}),
-			"no issuer":            s.token(map[string]any{"iss": nil}),
-			"issuer is a list":     s.token(map[string]any{"iss": []string{issuer}}),
-			"expired":              s.token(map[string]any{"exp": start.Add(-time.Second).Unix()}),
-			"no expiry":            s.token(map[string]any{"exp": nil}),
-			"expiry is text":       s.token(map[string]any{"exp": "4000000000"}),
-			"expiry is huge":       s.sign([]byte(strings.Replace(validPayload, "4000000000", "1e300", 1))),
-			"not yet valid":        s.token(map[string]any{"nbf": start.Add(time.Minute).Unix()}),
-			"issued in the future": s.token(map[string]any{"iat": start.Add(time.Minute).Unix()}),
-			"no subject":           s.token(map[string]any{"sub": nil}),
-			"empty subject":        s.token(map[string]any{"sub": ""}),
-			"subject is a number":  s.token(map[string]any{"sub": 7}),
-			"plan is a list":       s.token(map[string]any{"plan": []string{"pro"}}),
-			"plan is empty":        s.token(map[string]any{"plan": ""}),
-			"plan is long":         s.token(map[string]any{"plan": strings.Repeat("p", 401)}),
+			"wrong issuer":          s.token(map[string]any{"iss": "https://evil.example/"}),
+			"issuer without slash":  s.token(map[string]any{"iss": strings.TrimSuffix(issuer, "/")}),
+			"no issuer":             s.token(map[string]any{"iss": nil}),
+			"issuer is a list":      s.token(map[string]any{"iss": []string{issuer}}),
+			"expired":               s.token(map[string]any{"exp": start.Add(-time.Second).Unix()}),
+			"no expiry":             s.token(map[string]any{"exp": nil}),
+			"expiry is text":        s.token(map[string]any{"exp": "4000000000"}),
+			"expiry is huge":        s.sign([]byte(strings.Replace(validPayload, "4000000000", "1e300", 1))),
+			"not yet valid":         s.token(map[string]any{"nbf": start.Add(time.Minute).Unix()}),
+			"issued in the future":  s.token(map[string]any{"iat": start.Add(time.Minute).Unix()}),
+			"no subject":            s.token(map[string]any{"sub": nil}),
+			"empty subject":         s.token(map[string]any{"sub": ""}),
+			"subject is a fraction": s.token(map[string]any{"sub": 7.5}),
+			"plan is a list":        s.token(map[string]any{"plan": []string{"pro"}}),
+			"plan is empty":         s.token(map[string]any{"plan": ""}),
+			"plan is long":          s.token(map[string]any{"plan": strings.Repeat("p", 401)}),
 			"duplicate subject": s.sign(
 				[]byte(strings.Replace(validPayload, `"sub"`, `"sub":"eve","sub"`, 1))),
 			"not an object": s.sign([]byte(`"text"`)),
@@ -213,7 +214,7 @@ func TestConfiguredClaims(t *testing.T) {
 	v := newVerifier(t, Issuer{IdentityClaim: "https://example.com/tenant", PlanClaim: "plan"})
 	got, err := v.Verify(t.Context(),
 		s.token(map[string]any{"https://example.com/tenant": "t{1}:", "plan": "pro"}))
-	if diff := cmp.Diff(Claims{Issuer: issuer, Subject: "t{1}:", Plan: "pro"},
+	if diff := cmp.Diff(Claims{Issuer: issuer, Subject: "t{1}:", Plan: "pro", Scopes: []string{}},
 		got); err != nil || diff != "" {
 		t.Error(err, diff)
 	}

@@ -1,6 +1,7 @@
 package jwt
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -59,6 +60,9 @@ func ParseKeys(text []byte) (KeySet, error) {
 	if len(text) > MaxKeySetLen {
 		return KeySet{}, fmt.Errorf("key set has %d bytes: must have at most %d", len(text), MaxKeySetLen)
 	}
+	if instead := insteadOfKeys(text); instead != "" {
+		return KeySet{}, errors.New(instead)
+	}
 	if err := json.Unmarshal(text, &set); err != nil {
 		// The cause is left out because it could quote a secret.
 		return KeySet{}, errors.New(`key set is not JSON of the form {"keys": […]}`)
@@ -80,6 +84,21 @@ func ParseKeys(text []byte) (KeySet, error) {
 			strings.Join(s.skipped[:min(len(s.skipped), maxTried)], ", "))
 	}
 	return s, nil
+}
+
+// insteadOfKeys says what a text is that operators take for a key set, and where to find
+// one; empty for all else.
+func insteadOfKeys(text []byte) string {
+	var members map[string]json.RawMessage
+	if bytes.Contains(text, []byte("-----BEGIN ")) {
+		return "has certificates or keys in PEM: set the URL of the issuer's JSON Web Key Set"
+	}
+	if json.Unmarshal(text, &members) != nil || members["keys"] != nil || members["jwks_uri"] == nil {
+		return ""
+	}
+	var uri string
+	_ = json.Unmarshal(members["jwks_uri"], &uri) // another form leaves it empty
+	return fmt.Sprintf("is the issuer's discovery document: set the URL that it names as jwks_uri, %.200q", uri)
 }
 
 // Len returns the number of keys.

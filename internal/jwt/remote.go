@@ -207,6 +207,10 @@ func (r *remote) fetch(ctx context.Context) (KeySet, error) {
 		return KeySet{}, fetchError{err}
 	}
 	defer response.Body.Close()
+	if to := response.Header.Get("Location"); to != "" && response.StatusCode/100 == 3 {
+		return KeySet{}, fmt.Errorf("the URL of the key set redirects to %.200q: set that one if it is the "+
+			"issuer's", to)
+	}
 	if response.StatusCode != http.StatusOK {
 		return KeySet{}, fmt.Errorf("fetch the key set: status %d", response.StatusCode)
 	}

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -218,7 +219,7 @@ func TestRefusalsNameTheirCause(t *testing.T) {
 		"claim exp is missing":                    token(map[string]any{"exp": nil}),
 		"claim nbf is in the future":              token(map[string]any{"nbf": start.Unix() + 1}),
 		"claim iat is not a number":               token(map[string]any{"iat": "now"}),
-		`claim "email", which identifies`:         token(map[string]any{"email": 7}),
+		`claim "email", which identifies`:         token(map[string]any{"email": true}),
 		`claim "tier", which names the plan`:      token(map[string]any{"tier": []string{"gold"}}),
 		"alg RS256 is not among the issuer's":     signers()[0].token(nil),
 		"alg is none of RS256, RS384":             forge(`{"alg":"none"}`, validPayload, nil),
@@ -280,7 +281,9 @@ func TestPlanOfGroups(t *testing.T) {
 		plan   string
 		valid  bool
 	}{
-		"list": {[]string{"eu", "gold", "staff"}, "pro", true}, "text": {"staff", "internal", true},
+		"keys of an object": {map[string]any{"zoo": 1, "gold": map[string]any{}, "eu": nil}, "pro", true},
+		"words of a text":   {"eu gold staff", "pro", true},
+		"list":              {[]string{"eu", "gold", "staff"}, "pro", true}, "text": {"staff", "internal", true},
 		"none mapped": {[]string{"eu"}, "", true}, "empty list": {[]string{}, "", true},
 		"none given": {nil, "", true}, "a plan's own name": {"pro", "", true},
 		"number": {7, "", false}, "list of numbers": {[]int{7}, "", false},
@@ -299,9 +302,9 @@ func TestSeveralIssuers(t *testing.T) {
 		Audiences: []string{"billing"}, Keys: must(ParseKeys(keySetOf(ed)))}
 	v := newVerifierWith(t, Issuer{Keys: must(ParseKeys(keySetOf(rs)))}, Config{Issuers: []Issuer{second}})
 	theirs := map[string]any{"iss": second.Name, "aud": "billing", "client": "acme"}
-	for want, token := range map[Claims]string{{Issuer: issuer, Subject: "ada"}: rs.token(nil),
-		{Issuer: second.Name, Subject: "acme"}: ed.token(theirs)} {
-		if got, err := v.Verify(t.Context(), token); err != nil || got != want {
+	for token, want := range map[string]Claims{rs.token(nil): {Issuer: issuer, Subject: "ada", Scopes: []string{}},
+		ed.token(theirs): {Issuer: second.Name, Subject: "acme", Scopes: []string{}}} {
+		if got, err := v.Verify(t.Context(), token); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("got %+v, %v, want %+v", got, err, want)
 		}
 	}
@@ -347,5 +350,75 @@ func TestFloodAtSeveralIssuers(t *testing.T) {
 	}
 	if a, b := first.fetches.Load(), second.fetches.Load(); a != 1 || b > 1 {
 		t.Errorf("got %d and %d fetches, want 1 of each at most", a, b)
+	}
+}
+
+// A whole number or a list of one name names a caller too, unless two could look the same.
+func TestNames(t *testing.T) {
+	v := newVerifier(t, Issuer{IdentityClaim: "id"})
+	for name, c := range map[string]struct {
+		id   any
+		want string
+	}{
+		"number": {42, "42"}, "long number": {int64(9007199254740991), "9007199254740991"},
+		"negative": {-7, "-7"}, "list of one": {[]string{"ada"}, "ada"}, "list of a number": {[]int{42}, "42"},
+		"too long a number": {int64(9007199254740993), ""}, "fraction": {1.5, ""}, "empty": {"", ""},
+		"list of two": {[]string{"ada", "bob"}, ""}, "list of none": {[]string{}, ""},
+		"list in a list": {[][]string{{"ada"}}, ""}, "true": {true, ""},
+	} {
+		got, err := v.Verify(t.Context(), signers()[2].token(map[string]any{"id": c.id}))
+		if got.Subject != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("%s: got %+v, %v, want %q", name, got, err, c.want)
+		}
+	}
+}
+
+// Claims for backends are texts, numbers and booleans, or JSON.
+func TestContextClaims(t *testing.T) {
+	v := newVerifierWith(t, Issuer{}, Config{ContextClaims: []string{"email", "cognito:groups", "age", "org.id",
+		"admin", "missing", "long", "none"}})
+	got, err := v.Verify(t.Context(), signers()[2].token(map[string]any{"email": "ada@example.com",
+		"cognito:groups": []string{"a", "b"}, "age": 36, "org": map[string]any{"id": "acme"}, "admin": true,
+		"long": strings.Repeat("x", MaxContextValue+1), "none": nil}))
+	want := map[string]any{"claim_email": "ada@example.com", "claim_cognito_groups": `["a","b"]`,
+		"claim_age": 36.0, "claim_org_id": "acme", "claim_admin": true}
+	if err != nil || !reflect.DeepEqual(got.Context, want) {
+		t.Errorf("got %v, %v, want %v", got.Context, err, want)
+	}
+}
+
+// What operators take for a key set is named, with what to set instead.
+func TestInsteadOfKeys(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"issuer":"https://i.example","jwks_uri":"https://i.example/keys"}`: `jwks_uri, "https://i.example/keys"`,
+		`{"kid1":"-----BEGIN CERTIFICATE-----\nMIIB\n"}`:                     "certificates or keys in PEM",
+		"-----BEGIN PUBLIC KEY-----\nMIIB":                                   "certificates or keys in PEM",
+		`{"jwks_uri":7}`:                                                     "discovery document",
+		`{"a":"b"}`:                                                          "no usable key among 0",
+	} {
+		if _, err := ParseKeys([]byte(text)); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "MIIB") {
+			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
+	}
+}
+
+// Scopes are the words of scope, or of scp, a text or a list.
+func TestScopes(t *testing.T) {
+	v := newVerifier(t, Issuer{})
+	for name, c := range map[string]struct {
+		claims map[string]any
+		want   []string
+	}{
+		"words":     {map[string]any{"scope": "a:read  b"}, []string{"a:read", "b"}},
+		"scp, list": {map[string]any{"scp": []string{"a", "b c"}}, []string{"a", "b", "c"}},
+		"scp, text": {map[string]any{"scp": "a b"}, []string{"a", "b"}},
+		"both":      {map[string]any{"scope": "a", "scp": "b"}, []string{"a"}}, "none": {nil, []string{}},
+		"no text": {map[string]any{"scope": 7}, []string{}},
+	} {
+		got, err := v.Verify(t.Context(), signers()[2].token(c.claims))
+		if err != nil || !reflect.DeepEqual(got.Scopes, c.want) {
+			t.Errorf("%s: got %q, %v, want %q", name, got.Scopes, err, c.want)
+		}
 	}
 }

@@ -427,3 +427,21 @@ func TestCostsRefused(t *testing.T) {
 		}
 	}
 }
+
+// Scopes have the form that tokens have them in, and each pattern has them from one route.
+func TestScopesErrors(t *testing.T) {
+	p := a(t, "plan p: 1 per minute\nroute a: GET /{x}\nroute b: GET /{y}")
+	p.Routes[0].Scopes = []string{"orders:read", "https://api.example/orders.read"}
+	if errs := p.Errors(); len(errs) > 0 {
+		t.Errorf("got %v", errs)
+	}
+	for want, scopes := range map[string][]string{
+		"scopes[0] is \"a b\"": {"a b"}, "scopes[1] is \"\"": {"a", ""}, `is "\"a\""`: {`"a"`},
+		"has 11 scopes": make([]string, 11), "let one have them": {"admin"},
+	} {
+		p.Routes[1].Scopes = scopes
+		if text := fmt.Sprint(p.Errors()); !strings.Contains(text, want) {
+			t.Errorf("%q: got %s, want %s", scopes, text, want)
+		}
+	}
+}

@@ -9,6 +9,13 @@ import (
 	"tidegate/internal/route"
 )
 
+// isScope reports whether a text is a scope, as RFC 6749 spells it.
+func isScope(text string) bool {
+	return text != "" && len(text) <= 256 && !strings.ContainsFunc(text, func(r rune) bool {
+		return r < '!' || r > '~' || r == '"' || r == '\\'
+	})
+}
+
 // Errors returns everything that is wrong with the limits and routes of a policy, a
 // FieldError a field.
 func (p *Policy) Errors() []FieldError {
@@ -103,6 +110,7 @@ func (p *Policy) routeErrors() []FieldError {
 			n, MaxRoutes))
 	}
 	names, stated := map[string]bool{}, map[string]string{}
+	scoped := map[string]string{} // by pattern
 	for i, r := range p.Routes {
 		at := fmt.Sprintf("routes[%d]", i)
 		add(at+".name", nameProblem(r.Name))
@@ -110,6 +118,15 @@ func (p *Policy) routeErrors() []FieldError {
 			add(at+".name", fmt.Sprintf("is %q, as another route's: names must differ", r.Name))
 		}
 		names[r.Name] = true
+		if n := len(r.Scopes); n > MaxScopes {
+			add(at+".scopes", fmt.Sprintf("has %d scopes: must have at most %d", n, MaxScopes))
+		}
+		for j, scope := range r.Scopes {
+			if !isScope(scope) {
+				add(fmt.Sprintf("%s.scopes[%d]", at, j), fmt.Sprintf("is %.60q: must be 1 to 256 printable "+
+					"ASCII characters without spaces and quotes", scope))
+			}
+		}
 		if n := len(r.Match); n < 1 || n > MaxPatterns {
 			add(at+".match", fmt.Sprintf("has %d patterns: must have 1 to %d", n, MaxPatterns))
 		}
@@ -136,6 +153,14 @@ func (p *Policy) routeErrors() []FieldError {
 				}
 				stated[key+" "+unit] = r.Name
 			}
+			if len(r.Scopes) == 0 {
+				continue
+			}
+			if other := scoped[key]; other != "" {
+				add(at+".scopes", fmt.Sprintf("has scopes for the same pattern as route %s: let one have them",
+					other))
+			}
+			scoped[key] = r.Name
 		}
 	}
 	return errs

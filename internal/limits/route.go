@@ -9,6 +9,7 @@ import (
 // Bounds of a Route.
 const (
 	MaxPatterns = 100 // patterns of one route
+	MaxScopes   = 10  // scopes of one route
 	MaxUnits    = 8   // units that one route names
 	MaxFormer   = 8   // former names of one route
 )
@@ -26,6 +27,8 @@ type Route struct {
 	Match  []route.Pattern `json:"match"` // 1 to MaxPatterns
 	Cost   Costs           `json:"cost,omitzero"`
 	Settle bool            `json:"settle,omitempty"` // a backend states the real cost after the call
+	// Scopes are those of which a token must have one, up to MaxScopes; empty for any token.
+	Scopes []string `json:"scopes,omitempty"`
 }
 
 // Router finds the routes that calls fall under. It is safe for concurrent use.
@@ -188,6 +191,16 @@ func (c *Call) Cost(unit string) (cost int64, settles, has bool) {
 		return cost, settles, true
 	}
 	return 1, settles, unit == Cost
+}
+
+// Scopes returns those of the most specific route that names some: a token must have one.
+func (c *Call) Scopes() []string {
+	for _, m := range c.Routes {
+		if len(m.route.Scopes) > 0 {
+			return m.route.Scopes
+		}
+	}
+	return nil
 }
 
 // CostFrom returns the name of the route that says what the call costs; empty for the

@@ -49,6 +49,7 @@ func TestMostSpecificWins(t *testing.T) {
 		{Call{Method: "get", Path: "/orders/7"}, "GET /orders/{id}"},
 		{Call{Stage: "dev", Method: "GET", Path: "/orders/7"}, "*/dev GET /orders/{id}"},
 		{Call{Stage: "Dev", Method: "GET", Path: "/orders/7"}, "GET /orders/{id}"},
+		{Call{Stage: TestStage, Method: "GET", Path: "/orders/7"}, "*/dev GET /orders/{id}"},
 		{Call{API: "a1", Stage: "dev", Method: "GET", Path: "/orders/7"}, "a1/* GET /orders/{id}"},
 		{Call{API: "a1", Stage: "dev", Method: "PUT", Path: "/orders/7"}, "a1/* * *"},
 		{Call{Method: "GET", Path: "/orders/mine"}, "* /orders/mine"},

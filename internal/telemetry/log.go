@@ -17,7 +17,7 @@ import (
 
 // NewHandler returns a handler that writes JSON lines to out, each with the trace_id of
 // its context. It redacts credentials: attributes with a secret name, and in any text API
-// keys, machine tokens, reservations, JSON web tokens and what follows Bearer.
+// keys, machine tokens, settlements, JSON web tokens and what follows Bearer.
 func NewHandler(out io.Writer, level slog.Leveler) slog.Handler {
 	return handler{slog.NewJSONHandler(out, &slog.HandlerOptions{Level: level, ReplaceAttr: redact})}
 }
@@ -143,21 +143,21 @@ func redactAny(v slog.Value) slog.Value {
 }
 
 const (
-	keyPrefix         = "tg_"
-	minKeyBody        = 20     // of letters and digits after the last underscore: the id alone has 12
-	tokenPrefix       = "tga_" // of machine tokens
-	reservationPrefix = "tgr_" // prefix of reservations
-	jwtPrefix         = "eyJ"
-	minJWT            = 20
-	bearer            = "bearer "
-	minBearer         = 8
-	base62            = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-	environment       = "0123456789abcdefghijklmnopqrstuvwxyz"
-	tokenBytes        = base62 + "-._~+/=" // RFC 6750
+	keyPrefix        = "tg_"
+	minKeyBody       = 20     // of letters and digits after the last underscore: the id alone has 12
+	tokenPrefix      = "tga_" // of machine tokens
+	settlementPrefix = "tgr_" // prefix of settlements
+	jwtPrefix        = "eyJ"
+	minJWT           = 20
+	bearer           = "bearer "
+	minBearer        = 8
+	base62           = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	environment      = "0123456789abcdefghijklmnopqrstuvwxyz"
+	tokenBytes       = base62 + "-._~+/=" // RFC 6750
 )
 
 // Redact replaces the credentials in a text with Redacted: API keys, machine tokens,
-// reservations, JSON web tokens and what follows Bearer.
+// settlements, JSON web tokens and what follows Bearer.
 func Redact(text string) string {
 	if !suspicious(text) {
 		return text
@@ -180,7 +180,7 @@ func Redact(text string) string {
 // suspicious reports whether a text may contain a credential. It is fast, since almost no
 // text does.
 func suspicious(text string) bool {
-	for _, prefix := range []string{keyPrefix, tokenPrefix, reservationPrefix, jwtPrefix} {
+	for _, prefix := range []string{keyPrefix, tokenPrefix, settlementPrefix, jwtPrefix} {
 		if strings.Contains(text, prefix) {
 			return true
 		}
@@ -204,7 +204,7 @@ func credentialAt(text string) (keep, hide int) {
 			}
 		}
 	}
-	for _, prefix := range []string{tokenPrefix, reservationPrefix} {
+	for _, prefix := range []string{tokenPrefix, settlementPrefix} {
 		if rest, ok := strings.CutPrefix(text, prefix); ok {
 			if body := span(rest, base62+"-_"); body >= minKeyBody {
 				return 0, len(prefix) + body

@@ -79,7 +79,7 @@ func (i *installation) sendEverywhere(t *testing.T, target target, address, secr
 	form := url.Values{"user": {secret}, "password": {secret}}.Encode()
 	target.from(t, address, http.MethodPost, "/login", form, "Content-Type",
 		"application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin")
-	target.from(t, address, http.MethodPost, "/api/v1/reservations/settle",
-		fmt.Sprintf(`{"reservation":%q,"cost":{%q:1}}`, secret, secret),
+	target.from(t, address, http.MethodPost, "/api/v1/settlements",
+		fmt.Sprintf(`{"settlement":%q,"cost":{%q:1}}`, secret, secret),
 		"Content-Type", "application/json", "Authorization", "Bearer "+secret)
 }

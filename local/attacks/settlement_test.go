@@ -16,10 +16,10 @@ type settled struct {
 	Partial          bool
 }
 
-func (i *installation) settle(t testing.TB, token, reservation string, cost int64) (reply, settled) {
+func (i *installation) settle(t testing.TB, token, settlement string, cost int64) (reply, settled) {
 	t.Helper()
-	body := fmt.Sprintf(`{"reservation":%q,"cost":%d}`, reservation, cost)
-	got := i.site.send(t, http.MethodPost, "/api/v1/reservations/settle", body, machineHeaders(token)...)
+	body := fmt.Sprintf(`{"settlement":%q,"cost":%d}`, settlement, cost)
+	got := i.site.send(t, http.MethodPost, "/api/v1/settlements", body, machineHeaders(token)...)
 	var s settled
 	if got.status == http.StatusOK {
 		if err := json.Unmarshal([]byte(got.body), &s); err != nil {
@@ -29,14 +29,14 @@ func (i *installation) settle(t testing.TB, token, reservation string, cost int6
 	return got, s
 }
 
-var reservationIn = regexp.MustCompile(`"reservation": *"(tgr_[^"]+)"`)
+var settlementIn = regexp.MustCompile(`"settlement": *"(tgr_[^"]+)"`)
 
-// reservation returns the reservation that the backend got with a call and echoed.
-func (r reply) reservation(t testing.TB) string {
+// settlement returns the settlement that the backend got with a call and echoed.
+func (r reply) settlement(t testing.TB) string {
 	t.Helper()
-	found := reservationIn.FindStringSubmatch(r.body)
+	found := settlementIn.FindStringSubmatch(r.body)
 	if found == nil {
-		t.Fatalf("%d, no reservation in %.600s", r.status, r.body)
+		t.Fatalf("%d, no settlement in %.600s", r.status, r.body)
 	}
 	return found[1]
 }
@@ -54,7 +54,7 @@ func TestAttackRefunds(t *testing.T) {
 	var open []string
 	call := func() reply { return i.rest.get(t, "/refunds", "x-api-key", secret) }
 	for range calls {
-		open = append(open, call().reservation(t))
+		open = append(open, call().settlement(t))
 	}
 	want := map[string]int64{own: 1_000_000 - calls*cost, all: 1_000_000 - calls*cost}
 	for n := range calls {

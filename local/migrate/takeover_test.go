@@ -90,6 +90,14 @@ func TestTakeover(t *testing.T) {
 		}
 	}
 	slices.Sort(values)
+	answer, err := check.Invoke(t.Context(), fmt.Appendf(nil, `{"type":"REQUEST","path":"/",
+		"methodArn":"arn:aws:execute-api:us-east-1:123456789012:api0/ESTestInvoke-stage/GET/",
+		"headers":{"x-api-key":%q},"requestContext":{"stage":"test-invoke-stage",
+		"identity":{"sourceIp":"test-invoke-source-ip"}}}`, values[0]))
+	if err != nil || !strings.Contains(string(answer), `"Allow"`) ||
+		!strings.Contains(string(answer), `"plan"`) {
+		t.Errorf("test-invoke-authorizer: got %s, %v", answer, err)
+	}
 	for i, method := range methodsOfAPI() {
 		o.switched[method] = true
 		for range 2 { // 80 calls by 5 keys, of which each may make 5

@@ -50,7 +50,7 @@ type requestCase struct {
 var keys = []string{
 	"denied", "keyId", "keyName", "plan", "route", "policyVersion", "keyVersion", "limit", "remaining",
 	"reset", "rateLimit", "rateLimitPolicy", "retryAfter", "wait",
-	"message", "problemType", "violatedPolicies", "reference", "reservation", "shadowDenied", "degraded",
+	"message", "problemType", "violatedPolicies", "reference", "settlement", "shadowDenied", "degraded",
 }
 
 type answerCase struct {
@@ -168,7 +168,7 @@ func (d Decision) nonzero() map[string]any {
 		"policyVersion": d.PolicyVersion, "keyVersion": d.KeyVersion, "limit": d.Limit,
 		"remaining": d.Remaining, "reset": d.Reset, "rateLimit": d.RateLimit,
 		"rateLimitPolicy": d.RateLimitPolicy, "retryAfter": d.RetryAfter, "wait": d.Wait,
-		"message": d.Message, "problemType": d.ProblemType, "reference": d.Reference, "reservation": d.Reservation,
+		"message": d.Message, "problemType": d.ProblemType, "reference": d.Reference, "settlement": d.Settlement,
 		"shadowDenied": d.ShadowDenied, "degraded": d.Degraded,
 	}
 	if len(d.Violated) > 0 {
@@ -240,7 +240,7 @@ func (c settlementCase) settle(t *testing.T) (Settlement, []time.Time, error) {
 		if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
 			t.Error(err)
 		}
-		want := map[string]any{"reservation": "tgr_x", "cost": 7.0}
+		want := map[string]any{"settlement": "tgr_x", "cost": 7.0}
 		if c.Cost != nil {
 			want["cost"] = c.Cost
 		}

@@ -79,7 +79,8 @@ type Decision struct {
 	Message, ProblemType        string
 	Violated                    []string
 	Reference                   string // by which an operator finds the denial
-	Reservation                 string
+	Settlement                  string
+	AtOnce                      bool // the settlement ends a call of a limit at once
 	ShadowDenied, Degraded      bool
 }
 
@@ -101,7 +102,7 @@ func parseDecision(context map[string]any) (Decision, error) {
 		RateLimit: v.text("rateLimit"), RateLimitPolicy: v.text("rateLimitPolicy"),
 		RetryAfter: v.number("retryAfter"), Wait: v.text("wait"),
 		Message: v.text("message"), ProblemType: v.text("problemType"), Reference: v.text("reference"),
-		Reservation:  v.text("reservation"),
+		Settlement: v.text("settlement"), AtOnce: v.text("atOnce") == "true",
 		ShadowDenied: v.text("shadowDenied") == "true", Degraded: v.text("degraded") == "true",
 	}
 	if list := v.text("violatedPolicies"); list != "" {

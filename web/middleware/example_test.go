@@ -59,12 +59,12 @@ func ExampleSettle() {
 	limits.Settler.URL = dashboard.URL
 	r := httptest.NewRequest(http.MethodPost, "/chat", http.NoBody)
 	r.Header.Set("X-Amzn-Request-Context",
-		`{"authorizer":{"lambda":{"denied":false,"keyName":"orders","reservation":"tgr_x"}}}`)
+		`{"authorizer":{"lambda":{"denied":false,"keyName":"orders","settlement":"tgr_x"}}}`)
 	w := httptest.NewRecorder()
 	handler.ServeHTTP(w, r)
 	fmt.Println(w.Code, w.Body)
 	// Output:
-	// POST /api/v1/reservations/settle {"cost":500,"reservation":"tgr_x"}
+	// POST /api/v1/settlements {"cost":500,"settlement":"tgr_x"}
 	// 200 hello orders
 }
 

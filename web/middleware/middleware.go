@@ -1,7 +1,8 @@
-// Package middleware applies the decisions of Tidegate's authorizer in backends in Go,
-// behind API Gateway and any adapter of Lambda's events to net/http.
+// Package middleware applies Tidegate's decisions in backends in Go. Middleware reads the
+// decision of Tidegate's authorizer, behind API Gateway and any adapter of Lambda's events
+// to net/http. Asking asks for one, where another authorizer runs, or none.
 //
-// It adds the RateLimit and RateLimit-Policy fields to every response, gives handlers the
+// Middleware adds the RateLimit and RateLimit-Policy fields to every response, gives handlers the
 // Decision, and settles a call's actual cost (Settle). For HTTP APIs with
 // HTTP_API_DENY=context, whose authorizer admits calls over a limit, it responds with
 // 429, Retry-After and a problem (RFC 9457). Such a backend must use it, and must be
@@ -14,11 +15,12 @@ package middleware
 
 import (
 	"context"
-	"encoding/json"
+	"io"
 	"log/slog"
 	"net/http"
 	"slices"
 	"strconv"
+	"sync/atomic"
 )
 
 // Middleware wraps handlers. Source is required.
@@ -41,7 +43,7 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 		if err != nil {
 			m.log().ErrorContext(r.Context(),
 				"authorizer decision missing, request refused", "cause", err)
-			respond(w, problem{Type: aboutBlank, Status: http.StatusInternalServerError,
+			respond(w, problem{Status: http.StatusInternalServerError,
 				Detail: "The authorizer's decision is missing."})
 			return
 		}
@@ -51,7 +53,7 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 			d.refuse(w)
 			return
 		}
-		ctx := context.WithValue(r.Context(), contextKey{}, call{d, m.Settler})
+		ctx := context.WithValue(r.Context(), contextKey{}, call{d, m.Settler, &atomic.Bool{}})
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
@@ -69,6 +71,7 @@ type contextKey struct{}
 type call struct {
 	decision Decision
 	settler  *Settler
+	settled  *atomic.Bool // whether the handler has settled it, or its end
 }
 
 // FromContext returns the decision on the request of ctx. It reports false outside of a
@@ -115,13 +118,8 @@ func (d Decision) refuse(w http.ResponseWriter) {
 	}
 	p := problem{Type: d.ProblemType, Status: http.StatusTooManyRequests, Detail: d.Message,
 		Violated: d.Violated, Wait: d.Wait, Reference: d.Reference}
-	if p.Type == "" {
-		p.Type = aboutBlank
-	}
 	respond(w, p)
 }
-
-const aboutBlank = "about:blank"
 
 // problem is the body of an error response, in the form of RFC 9457. It has the members
 // of a REST API's 429, but no instance.
@@ -138,11 +136,10 @@ type problem struct {
 
 // respond writes an error response.
 func respond(w http.ResponseWriter, p problem) {
-	p.Title, p.Message = http.StatusText(p.Status), p.Detail
-	body, _ := json.Marshal(p) // texts and numbers always encode
-	h := w.Header()
-	h.Set("Content-Type", "application/problem+json")
-	h.Set("Cache-Control", "no-store")
+	refusal := refusalOf(p)
+	for name, value := range refusal.Headers {
+		w.Header().Set(name, value)
+	}
 	w.WriteHeader(p.Status)
-	_, _ = w.Write(append(body, '\n')) // fails only after the client disconnected
+	_, _ = io.WriteString(w, refusal.Body) // fails only after the client disconnected
 }

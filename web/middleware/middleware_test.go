@@ -31,11 +31,11 @@ func sourceOf(context map[string]any) Source {
 
 // settleRequest serves a request whose client has disconnected, with a handler that
 // settles a cost of 7.
-func settleRequest(t *testing.T, reservation string, api http.HandlerFunc) (Settlement, error) {
+func settleRequest(t *testing.T, settlement string, api http.HandlerFunc) (Settlement, error) {
 	t.Helper()
 	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)
-	values := map[string]any{"denied": false, "reservation": reservation}
+	values := map[string]any{"denied": false, "settlement": settlement}
 	m := Middleware{Source: sourceOf(values),
 		Settler: &Settler{URL: server.URL + "/prod/", Token: "machine", Client: server.Client()}}
 	var settled Settlement
@@ -53,9 +53,9 @@ func settleRequest(t *testing.T, reservation string, api http.HandlerFunc) (Sett
 func TestSettle(t *testing.T) {
 	got, err := settleRequest(t, "tgr_x", func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		if r.URL.Path != "/prod/api/v1/reservations/settle" ||
+		if r.URL.Path != "/prod/api/v1/settlements" ||
 			r.Header.Get("Authorization") != "Bearer machine" ||
-			string(body) != `{"cost":7,"reservation":"tgr_x"}` {
+			string(body) != `{"cost":7,"settlement":"tgr_x"}` {
 			t.Errorf("%s %s %s", r.URL, r.Header, body)
 		}
 		_, _ = io.WriteString(w,
@@ -67,9 +67,9 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-func TestSettleWithoutAReservation(t *testing.T) {
+func TestSettleWithoutASettlement(t *testing.T) {
 	got, err := settleRequest(t, "", func(http.ResponseWriter, *http.Request) {
-		t.Error("Settle called the API without a reservation")
+		t.Error("Settle called the API without a settlement")
 	})
 	if err != nil || !reflect.ValueOf(got).IsZero() {
 		t.Errorf("got %+v, %v", got, err)

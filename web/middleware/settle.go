@@ -15,9 +15,10 @@ import (
 	"time"
 )
 
-// Settler settles reservations over Tidegate's JSON API. URL and Token are required. It
-// is safe for concurrent use.
+// Settler settles calls over Tidegate's JSON API, for which URL and Token are required, or
+// through a Door. It is safe for concurrent use.
 type Settler struct {
+	Door   *Door
 	URL    string       // address of the dashboard, such as https://tidegate.example/prod
 	Token  string       // a machine token; scope settle is enough
 	Client *http.Client // nil is http.DefaultClient; each attempt ends after 5 seconds
@@ -50,7 +51,7 @@ func (c *Costs) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Settlement is the result of settling a reservation.
+// Settlement is the result of settling a call.
 type Settlement struct {
 	Reserved Costs `json:"reserved"` // taken before the call
 	Actual   Costs `json:"actual"`   // actually used
@@ -66,7 +67,7 @@ type Settlement struct {
 // request that it admitted.
 var ErrNoSettler = errors.New("middleware: no settler")
 
-// SettleError is a refused settlement: 404 or 422 for an invalid reservation or cost, 409
+// SettleError is a refused settlement: 404 or 422 for an invalid settlement or cost, 409
 // for one that is already settled, 410 for one that has expired, 401 or 403 for a token
 // that may not settle, 429 or 5xx if the API was unavailable to every attempt.
 type SettleError struct {
@@ -77,28 +78,29 @@ type SettleError struct {
 }
 
 func (e *SettleError) Error() string {
-	return fmt.Sprintf("middleware: settle: %d %s: %s", e.Status, http.StatusText(e.Status), e.Detail)
+	return fmt.Sprintf("middleware: %d %s: %s", e.Status, http.StatusText(e.Status), e.Detail)
 }
 
 // Settle charges the actual cost of the request of ctx. It refunds the unused part of the
-// reservation, all of it for 0, and charges any cost above it. It settles once for each
+// taken cost, all of it for 0, and charges any cost above it. It settles once for each
 // request, and also after ctx ends, since clients may disconnect. It does nothing for a
-// request without a reservation: the route does not settle, or the caller is not limited.
+// request without a settlement: the route does not settle, or the caller is not limited.
 func Settle(ctx context.Context, cost int64) (Settlement, error) {
 	return SettleUnits(ctx, Costs{plainCost: cost})
 }
 
 // SettleUnits is Settle for a route whose cost has units. A unit that costs lacks keeps
-// what was reserved.
+// what was taken.
 func SettleUnits(ctx context.Context, costs Costs) (Settlement, error) {
 	c, ok := ctx.Value(contextKey{}).(call)
 	switch {
-	case ok && c.decision.Reservation == "":
+	case ok && c.decision.Settlement == "":
 		return Settlement{}, nil
 	case !ok || c.settler == nil:
 		return Settlement{}, ErrNoSettler
 	}
-	return c.settler.SettleUnits(ctx, c.decision.Reservation, costs)
+	c.settled.Store(true)
+	return c.settler.SettleUnits(ctx, c.decision.Settlement, costs)
 }
 
 // Bounds of one settlement with its retries.
@@ -110,29 +112,41 @@ const (
 	maxRetryAfter  = 5 * time.Second        // a longer Retry-After is shortened to it
 )
 
-// Settle settles a reservation by its text. It retries after a connection error, a 429 or
+// Settle settles a call by the text of its context. It retries after a connection error, a 429 or
 // a 5xx, at most settleAttempts times within settleDeadline, with random pauses. Retries
-// are safe since a reservation settles once. A 409 is success if an earlier attempt of
+// are safe since a call settles once. A 409 is success if an earlier attempt of
 // this call may have settled; only the costs of that settlement are known.
-func (s *Settler) Settle(ctx context.Context, reservation string, cost int64) (Settlement, error) {
-	return s.SettleUnits(ctx, reservation, Costs{plainCost: cost})
+func (s *Settler) Settle(ctx context.Context, settlement string, cost int64) (Settlement, error) {
+	return s.SettleUnits(ctx, settlement, Costs{plainCost: cost})
 }
 
 // SettleUnits is Settle with costs in units. A unit that costs lacks keeps what was
 // reserved.
-func (s *Settler) SettleUnits(ctx context.Context, reservation string, costs Costs) (Settlement, error) {
+func (s *Settler) SettleUnits(ctx context.Context, settlement string, costs Costs) (Settlement, error) {
+	settled, err := s.settle(ctx, settlement, costs)
+	if errors.Is(err, errSettledBefore) {
+		return Settlement{Actual: costs}, nil
+	}
+	return settled, err
+}
+
+// errSettledBefore means that an earlier attempt of the same settlement has settled.
+var errSettledBefore = errors.New("settled by an earlier attempt")
+
+// settle is SettleUnits with a cost of any form.
+func (s *Settler) settle(ctx context.Context, settlement string, costs any) (Settlement, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleDeadline)
 	defer cancel()
 	mayBeSettled := false
 	for attempt := 1; ; attempt++ {
-		settled, err := s.try(ctx, reservation, costs)
+		settled, err := s.try(ctx, settlement, costs)
 		var refused *SettleError
 		answered := errors.As(err, &refused)
 		switch {
 		case err == nil:
 			return settled, nil
 		case answered && refused.Status == http.StatusConflict && mayBeSettled:
-			return Settlement{Actual: costs}, nil
+			return Settlement{}, errSettledBefore
 		case answered && !refused.temporary(), attempt == settleAttempts:
 			return Settlement{}, err
 		}
@@ -186,14 +200,19 @@ func wait(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-func (s *Settler) try(ctx context.Context, reservation string, costs Costs) (Settlement, error) {
-	body, err := json.Marshal(map[string]any{"reservation": reservation, "cost": costs})
+func (s *Settler) try(ctx context.Context, settlement string, costs any) (Settlement, error) {
+	if s.Door != nil {
+		ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+		defer cancel()
+		return s.Door.settle(ctx, settlement, costs)
+	}
+	body, err := json.Marshal(map[string]any{"settlement": settlement, "cost": costs})
 	if err != nil {
 		return Settlement{}, fmt.Errorf("middleware: settle: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	url := strings.TrimSuffix(s.URL, "/") + "/api/v1/reservations/settle"
+	url := strings.TrimSuffix(s.URL, "/") + "/api/v1/settlements"
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return Settlement{}, fmt.Errorf("middleware: settle: %w", err)

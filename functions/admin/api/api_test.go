@@ -66,7 +66,7 @@ func TestDocument(t *testing.T) {
 		if changes := !strings.HasPrefix(r.Pattern, "GET "); changes && r.Role == auth.Viewer {
 			t.Errorf("%s changes something and is open to viewers", r.Pattern)
 		}
-		if settles := r.Pattern == "POST /api/v1/reservations/settle"; settles != (r.Role == auth.Settler) {
+		if settles := r.Pattern == "POST /api/v1/settlements"; settles != (r.Role == auth.Settler) {
 			t.Errorf("%s: got role %v, want Settler for settle only", r.Pattern, r.Role)
 		}
 	}

@@ -249,7 +249,7 @@ func TestStoreUnavailable(t *testing.T) {
 		s.get("/keys"), s.get("/policy"), s.get("/overview"), s.get("/audit"), s.get("/tokens"),
 		s.get("/keys/" + id + "/usage"),
 		s.post("/keys", map[string]any{"name": "a", "plan": "free"}),
-		s.post("/reservations/settle", map[string]any{"reservation": settlement, "cost": 1}),
+		s.post("/settlements", map[string]any{"settlement": settlement, "cost": 1}),
 	} {
 		if r.status != http.StatusServiceUnavailable || r.header.Get("Retry-After") == "" ||
 			strings.Contains(r.text, "valkey") ||

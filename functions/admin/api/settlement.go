@@ -14,8 +14,8 @@ import (
 type (
 	settleInput struct {
 		Body struct {
-			Reservation string         `json:"reservation" minLength:"1" maxLength:"4000" example:"tgr_…" doc:"The text that the backend was given with the call"`
-			Cost        policydoc.Cost `json:"cost" doc:"Actual cost, a number or one for each unit. 0 refunds the whole estimate; a unit that is missing keeps its estimate"`
+			Settlement string         `json:"settlement" minLength:"1" maxLength:"4000" example:"tgr_…" doc:"The text that the backend was given with the call"`
+			Cost       policydoc.Cost `json:"cost" doc:"Actual cost, a number or one for each unit. 0 refunds the whole estimate; a unit that is missing keeps its estimate"`
 		}
 	}
 	settleOutput struct {
@@ -30,7 +30,7 @@ type (
 
 func (a *api) registerSettlements() {
 	rest.Register(a.Group("settlements"), rest.Operation{
-		Pattern: "POST /reservations/settle", ID: "settle-reservation", Role: auth.Settler,
+		Pattern: "POST /settlements", ID: "settle-call", Role: auth.Settler,
 		Summary: "Settle a call with its actual cost",
 		Details: "Moves the limits of the caller to the actual cost, and those of its group by at most 10 " +
 			"times the estimate. Other limits keep the estimate. A call is settled once: 409 means that it " +
@@ -44,7 +44,7 @@ func (a *api) settle(ctx context.Context, in *settleInput) (*settleOutput, error
 		return nil, rest.Unprocessable(schema.InBody(problem, "")...)
 	}
 	s, err := app.Settlements{Keys: a.Keys, Checker: a.Checker, Crossings: a.Crossings}.Settle(ctx,
-		in.Body.Reservation, cost)
+		in.Body.Settlement, cost)
 	if err != nil {
 		return nil, err
 	}

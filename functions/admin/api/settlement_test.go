@@ -60,8 +60,8 @@ func TestSettleUnits(t *testing.T) {
 	id := s.create("worker").ID
 	settle := func(cost any) reply {
 		t.Helper()
-		return s.post("/reservations/settle",
-			map[string]any{"reservation": s.call(id, "/chat").Settlement, "cost": cost})
+		return s.post("/settlements",
+			map[string]any{"settlement": s.call(id, "/chat").Settlement, "cost": cost})
 	}
 	settle(map[string]any{"input": 20}).wants(http.StatusOK, `"reserved":{"cost":1,"input":500}`,
 		`"actual":{"input":20}`)
@@ -77,14 +77,14 @@ func TestSettleRefuses(t *testing.T) {
 		body map[string]any
 		want string
 	}{
-		{map[string]any{"reservation": "tgr_AAAA", "cost": 1}, "not a reservation"},
-		{map[string]any{"reservation": "tgr_AAAA", "cost": -1}, "not a reservation"},
-		{map[string]any{"reservation": "tgr_AAAA", "cost": 1.5}, "body.cost"},
-		{map[string]any{"reservation": "tgr_AAAA", "cost": nil}, "body.cost"},
-		{map[string]any{"reservation": "tgr_AAAA", "cost": map[string]any{"input": "many"}}, "body.cost"},
-		{map[string]any{"reservation": "tgr_AAAA"}, "required property cost"},
+		{map[string]any{"settlement": "tgr_AAAA", "cost": 1}, "not a settlement"},
+		{map[string]any{"settlement": "tgr_AAAA", "cost": -1}, "not a settlement"},
+		{map[string]any{"settlement": "tgr_AAAA", "cost": 1.5}, "body.cost"},
+		{map[string]any{"settlement": "tgr_AAAA", "cost": nil}, "body.cost"},
+		{map[string]any{"settlement": "tgr_AAAA", "cost": map[string]any{"input": "many"}}, "body.cost"},
+		{map[string]any{"settlement": "tgr_AAAA"}, "required property cost"},
 	} {
-		s.post("/reservations/settle", c.body).wants(http.StatusUnprocessableEntity, c.want)
+		s.post("/settlements", c.body).wants(http.StatusUnprocessableEntity, c.want)
 	}
-	s.post("/reservations", map[string]any{"keyId": "x", "cost": 1}).wants(http.StatusNotFound)
+	s.post("/settlements/reserve", map[string]any{"keyId": "x", "cost": 1}).wants(http.StatusNotFound)
 }

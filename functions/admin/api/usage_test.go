@@ -87,7 +87,7 @@ func TestCrossings(t *testing.T) {
 	id := s.create("worker").ID
 	s.get("/crossings").wants(http.StatusOK, `"items":[]`)
 	for _, cost := range []int{60, 25} {
-		s.post("/reservations/settle", map[string]any{"reservation": s.call(id, "/chat").Settlement,
+		s.post("/settlements", map[string]any{"settlement": s.call(id, "/chat").Settlement,
 			"cost": cost}).wants(http.StatusOK)
 	}
 	first := s.get("/crossings?count=1").wants(http.StatusOK, `"threshold":80`, `"used":85`, `"max":100`,

@@ -52,17 +52,17 @@ func (a Settlements) Settle(ctx context.Context, text string, cost limits.Costs)
 	}
 	switch {
 	case errors.Is(err, enforce.ErrSettlement):
-		return settled, refused(http.StatusUnprocessableEntity, "This is not a reservation.", err)
+		return settled, refused(http.StatusUnprocessableEntity, "This is not a settlement.", err)
 	case errors.Is(err, enforce.ErrCost):
 		return settled, refused(http.StatusUnprocessableEntity, "The cost is out of range.", err)
 	case errors.Is(err, enforce.ErrSettled):
-		return settled, refused(http.StatusConflict, "This reservation is already settled.", err)
+		return settled, refused(http.StatusConflict, "This call is already settled.", err)
 	case errors.Is(err, enforce.ErrExpired):
 		return settled, refused(http.StatusGone,
-			"This reservation has expired. Its cost stays charged until the window passes.", err)
+			"This call can no longer be settled. Its cost stays charged until the window passes.", err)
 	case err != nil:
 		return settled, refused(http.StatusServiceUnavailable,
-			"The reservation cannot be settled right now. Try again.", err)
+			"The call cannot be settled right now. Try again.", err)
 	}
 	return settled, nil
 }

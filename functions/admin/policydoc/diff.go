@@ -158,4 +158,5 @@ func (d *differ) route(r, q limits.Route) {
 	d.note("name", r.Name, q.Name)
 	d.note("calls to", MatchText(r), MatchText(q))
 	d.note("cost", CostText(r), CostText(q))
+	d.note("scopes", ScopesText(r), ScopesText(q))
 }

@@ -49,6 +49,7 @@ type Route struct {
 	Match  Patterns `json:"match" yaml:"match" minItems:"1" maxItems:"100" doc:"Patterns of the route's calls"`
 	Cost   *Cost    `json:"cost,omitempty" yaml:"cost,omitempty"`
 	Settle bool     `json:"settle,omitempty" yaml:"settle,omitempty" doc:"The backend settles the cost after the call"`
+	Scopes []string `json:"scopes,omitempty" yaml:"scopes,omitempty" maxItems:"10" doc:"Scopes of which a token must have one; if omitted, any token may call"`
 }
 
 // Pattern selects calls. An empty field matches any call. In YAML it is a
@@ -78,7 +79,7 @@ func PolicyOf(s *policy.Set) Policy {
 	}
 	for _, r := range s.Routes {
 		p.Routes = append(p.Routes, Route{ID: r.ID, Name: r.Name, Match: PatternsOf(r.Match),
-			Cost: costOf(r.Cost), Settle: r.Settle})
+			Cost: costOf(r.Cost), Settle: r.Settle, Scopes: r.Scopes})
 	}
 	return p
 }
@@ -137,7 +138,8 @@ func (p *Policy) Set(current *policy.Set) (policy.Set, []policy.FieldError) {
 	}
 	for i, r := range p.Routes {
 		s.Routes = append(s.Routes, limits.Route{ID: r.id(current), Name: r.Name, Match: ToPatterns(r.Match),
-			Cost: t.cost(fmt.Sprintf("routes[%d].cost", i), r.Cost), Settle: r.Settle})
+			Cost: t.cost(fmt.Sprintf("routes[%d].cost", i), r.Cost), Settle: r.Settle,
+			Scopes: r.Scopes})
 	}
 	return s, t.fieldErrors
 }

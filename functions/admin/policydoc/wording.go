@@ -62,7 +62,16 @@ func CostText(r limits.Route) string {
 }
 
 // RouteText describes a route, except its name.
-func RouteText(r limits.Route) string { return MatchText(r) + "; cost " + CostText(r) }
+func RouteText(r limits.Route) string {
+	text := MatchText(r) + "; cost " + CostText(r)
+	if len(r.Scopes) > 0 {
+		text += "; scopes " + ScopesText(r)
+	}
+	return text
+}
+
+// ScopesText names the scopes of a route; empty for none.
+func ScopesText(r limits.Route) string { return strings.Join(r.Scopes, ", ") }
 
 // MatchText lists the patterns of a route.
 func MatchText(r limits.Route) string {

@@ -135,7 +135,7 @@ var requests = map[string][3]int{
 	"GET /api/v1/tokens":                    {401, 403, 200},
 	"POST /api/v1/tokens":                   {401, 403, 422},
 	"DELETE /api/v1/tokens/{id}":            {401, 403, 422},
-	"POST /api/v1/reservations/settle":      {401, 403, 422},
+	"POST /api/v1/settlements":              {401, 403, 422},
 }
 
 const (
@@ -249,7 +249,7 @@ func tryAs(s *sitetest.Site, c caller, method, path string, want [3]int) {
 	status := want[asNobody]
 	switch machines := strings.HasPrefix(path, "/api/"); {
 	case c.rank == asSettler && machines && method == http.MethodPost &&
-		path == "/api/v1/reservations/settle":
+		path == "/api/v1/settlements":
 		status = want[asEditor]
 	case machines && path == server.OwnerPath && want == requests["GET "+path]:
 	case c.rank == asSettler && machines:

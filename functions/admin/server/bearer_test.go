@@ -71,13 +71,13 @@ func TestSettleToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	settle := `{"reservation":"` + call.Settlement + `","cost":0}`
-	send(token.Read, "reservations/settle", settle).Wants(t, http.StatusForbidden, "Editor role required")
+	settle := `{"settlement":"` + call.Settlement + `","cost":0}`
+	send(token.Read, "settlements", settle).Wants(t, http.StatusForbidden, "Editor role required")
 	send(token.Settle, "keys/{acme}/revoke", `{"reason":"x"}`).Wants(
 		t, http.StatusForbidden, "may only settle calls",
 	)
 	send(token.Settle, "nothing", "").Wants(t, http.StatusForbidden)
-	send(token.Settle, "reservations/settle", settle).Wants(t, http.StatusOK, `"reserved":5`, `"actual":0`)
+	send(token.Settle, "settlements", settle).Wants(t, http.StatusOK, `"reserved":5`, `"actual":0`)
 	if s.Keys.Key("acme").Status != policy.Active {
 		t.Error("a token with scope settle revoked the key")
 	}

@@ -2,6 +2,8 @@ package authorizer
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -72,7 +74,8 @@ const (
 	contextVersion         = "policyVersion"
 	contextKeyVersion      = "keyVersion"
 	contextRoute           = "route"
-	contextReservation     = "reservation"
+	contextSettlement      = "settlement"
+	contextAtOnce          = "atOnce"
 	contextShadow          = "shadowDenied"
 	contextDegraded        = "degraded"
 )
@@ -90,11 +93,14 @@ func verdictOf(c enforce.Result) verdict {
 	v.text(contextKeyName, c.Name)
 	v.text(contextPlan, c.Plan)
 	v.text(contextRoute, c.Route)
-	v.text(contextReservation, c.Settlement)
+	v.text(contextSettlement, c.Settlement)
 	v.text(contextRateLimit, response.RateLimit)
 	v.text(contextRateLimitPolicy, response.RateLimitPolicy)
 	if c.Degraded {
 		v.context[contextDegraded] = true
+	}
+	if c.Settlement != "" && slices.ContainsFunc(c.Limits, isAtOnce) {
+		v.context[contextAtOnce] = true
 	}
 	if response.Limited {
 		v.context[contextLimit] = response.Binding.Requests
@@ -110,6 +116,8 @@ func verdictOf(c enforce.Result) verdict {
 	return v
 }
 
+func isAtOnce(l enforce.LimitState) bool { return l.AtOnce }
+
 // Context returns what an authorizer adds for backends to a decided call.
 func Context(c enforce.Result) map[string]any { return verdictOf(c).context }
 
@@ -118,6 +126,27 @@ func Context(c enforce.Result) map[string]any { return verdictOf(c).context }
 func (v verdict) text(key, value string) {
 	if value != "" {
 		v.context[key] = value
+	}
+}
+
+// maxContext bounds the context with claims, so that an answer stays below the 8 KB that API
+// Gateway takes.
+const maxContext = 7000
+
+// addClaims adds claims for the backend, in the order of their names. It leaves out those for
+// which there is no room.
+func (v verdict) addClaims(claims map[string]any) {
+	if len(claims) == 0 {
+		return
+	}
+	text, _ := json.Marshal(v.context) // strings, numbers and booleans always encode
+	left := maxContext - len(text)
+	for _, key := range slices.Sorted(maps.Keys(claims)) {
+		one, _ := json.Marshal(map[string]any{key: claims[key]})
+		if left -= len(one); left < 0 {
+			return
+		}
+		v.context[key] = claims[key]
 	}
 }
 

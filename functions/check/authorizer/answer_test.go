@@ -534,9 +534,9 @@ func TestNeverPasses(t *testing.T) {
 	}
 }
 
-// On a route with reservations, the context of an allowed call has a reservation that can
+// On a route that settles, the context of an allowed call has a text that can
 // be settled.
-func TestReservationInTheContext(t *testing.T) {
+func TestSettlementInTheContext(t *testing.T) {
 	tb := newTable(t)
 	tb.setCost(t, 4)
 	registrytest.Save(t, tb.store, tester, func(set *policy.Set) { set.Routes[0].Settle = true })
@@ -546,8 +546,8 @@ func TestReservationInTheContext(t *testing.T) {
 			continue // has no path, so it does not fall under the route
 		}
 		context, _ := must(tb.invoke(t, kind, tb.recorder, c))["context"].(map[string]any)
-		reservation, _ := context["reservation"].(string)
-		s := must(tb.checker.Settle(t.Context(), reservation, map[string]int64{limits.Cost: 0}))
+		settlement, _ := context["settlement"].(string)
+		s := must(tb.checker.Settle(t.Context(), settlement, map[string]int64{limits.Cost: 0}))
 		if s.Reserved[limits.Cost] != 4 {
 			t.Errorf("%s: %+v", kind, s)
 		}

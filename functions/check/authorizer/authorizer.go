@@ -95,6 +95,7 @@ var kinds = map[identity.Kind]policy.Kind{identity.Key: policy.APIKey, identity.
 func callOf(caller identity.Identity, e event) enforce.Call {
 	return enforce.Call{
 		Kind: kinds[caller.Kind], Subject: caller.Subject, Secret: caller.Secret, Plan: caller.Plan,
+		Scopes:  caller.Scopes,
 		Address: caller.Addr, Network: caller.Address, Route: e.call, Resource: e.resource,
 		Request: e.requestID,
 	}
@@ -121,6 +122,9 @@ func (a *Authorizer) decide(ctx context.Context, e event) (verdict, enforce.Call
 		return verdict{}, call, &policy.RefusedError{Cause: cause.Malformed, Reason: identity.Reason(err)}
 	}
 	v, refusal := a.check(ctx, call)
+	if v.verified {
+		v.addClaims(caller.Claims)
+	}
 	return v, call, refusal
 }
 

@@ -146,7 +146,10 @@ func TestAnswersAreBounded(t *testing.T) {
 	for _, a := range []Answers{simple, {Format: IAM, Denial: Deny, UsageIdentifier: true}} {
 		for _, c := range []enforce.Result{denied, allowed} {
 			e := event{kind: restRequest, arn: strings.Repeat("é", 800)}
-			raw, err := json.Marshal(verdictOf(c).response(e, a))
+			v := verdictOf(c)
+			v.addClaims(map[string]any{"claim_a": "a", "claim_b": strings.Repeat("b", 2000),
+				"claim_c": strings.Repeat("c", 2000)})
+			raw, err := json.Marshal(v.response(e, a))
 			if err != nil || len(raw) >= 8000 {
 				t.Errorf("allowed %t: %d bytes, %v", c.Allowed, len(raw), err)
 			}
@@ -178,5 +181,15 @@ func TestDenialNeedsNoEscapes(t *testing.T) {
 		if !slices.Contains(strings.Split(fmt.Sprint(v.context[contextRateLimitPolicy]), `"`), name) {
 			t.Errorf("%s is not in RateLimit-Policy", name)
 		}
+	}
+}
+
+// Backends get the claims that there is room for, in the order of their names.
+func TestClaimsInTheContext(t *testing.T) {
+	v := verdict{context: map[string]any{contextDenied: false}}
+	v.addClaims(map[string]any{"claim_a": 7.0, "claim_b": strings.Repeat("b", 5000),
+		"claim_c": strings.Repeat("c", 5000)})
+	if v.context["claim_a"] != 7.0 || v.context["claim_b"] == nil || v.context["claim_c"] != nil {
+		t.Errorf("got %.200v, want the first two claims", v.context)
 	}
 }

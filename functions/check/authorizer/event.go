@@ -70,6 +70,7 @@ type payload struct {
 	HTTPMethod         string              `json:"httpMethod"`
 	Headers            map[string]string   `json:"headers"`
 	MultiValueHeaders  map[string][]string `json:"multiValueHeaders"`
+	Cookies            []string            `json:"cookies"` // payload 2.0
 	Query              json.RawMessage     `json:"queryStringParameters"`
 	MultiValueQuery    json.RawMessage     `json:"multiValueQueryStringParameters"`
 	PathParameters     json.RawMessage     `json:"pathParameters"`
@@ -100,6 +101,9 @@ func parseEvent(raw []byte) (event, error) {
 	e.headers = mergeValues(p.Headers, p.MultiValueHeaders, strings.ToLower)
 	if kind == http2 {
 		e.arn = p.RouteARN
+		if len(e.headers["cookie"]) == 0 {
+			e.headers["cookie"] = p.Cookies
+		}
 	}
 	if e.call, err = parseARN(e.arn); err != nil {
 		return event{}, err

@@ -85,7 +85,8 @@ func TestSampleEvents(t *testing.T) {
 		},
 		"apigw-v2-custom-authorizer-v2-request": {
 			kind: http2, arn: "arn:aws:execute-api:us-east-1:123456789012:abcdef123/test/GET/request",
-			headers:  map[string][]string{"header1": {"value1"}, "header2": {"value2"}},
+			headers: map[string][]string{"header1": {"value1"}, "header2": {"value2"},
+				"cookie": {"cookie1", "cookie2"}},
 			call:     route.Call{API: "abcdef123", Stage: "test", Method: "POST", Path: "/my/path"},
 			resource: "$default", requestID: "id",
 		},

@@ -23,12 +23,21 @@ import (
 	"tidegate/internal/proxies"
 )
 
-// Error is a mistake in a direct call. Its text names the member, its bound and what to do.
-type Error struct{ text string }
+// Mistake is a mistake in a direct call. Its text names the member, its bound and what to
+// do. Lambda tells programs the names of error types, so this name is part of the form.
+type Mistake struct{ text string }
 
-func (e *Error) Error() string { return e.text }
+func (e *Mistake) Error() string { return e.text }
 
-func invalid(format string, args ...any) error { return &Error{fmt.Sprintf(format, args...)} }
+func invalid(format string, args ...any) error { return &Mistake{fmt.Sprintf(format, args...)} }
+
+// Conflict is the error of settling a call that is settled already, or was made too long ago.
+type Conflict struct{ cause error }
+
+func (e *Conflict) Error() string { return e.cause.Error() }
+
+// Unwrap returns enforce.ErrSettled or enforce.ErrExpired.
+func (e *Conflict) Unwrap() error { return e.cause }
 
 // Bounds of a call.
 const (
@@ -130,7 +139,7 @@ func decode(kind string, raw []byte) (*request, error) {
 
 // decodeError names the member that cannot be decoded, and not its value.
 func decodeError(err error) error {
-	var mistake *Error
+	var mistake *Mistake
 	var wrong *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &mistake):

@@ -180,7 +180,7 @@ func TestSettles(t *testing.T) {
 	f := newFixture(t)
 	subject := `"subject":"user-42","plan":"pro"`
 	r := f.statuses(subject+`,"cost":{"cost":4,"input":900},"settle":true`, 200)
-	text, _ := r.Context["reservation"].(string)
+	text, _ := r.Context["settlement"].(string)
 	body, err := f.Invoke(t.Context(), []byte(`{"tidegate":"settle","settlement":"`+text+`","cost":{"cost":1,"input":950}}`))
 	if err != nil {
 		t.Fatal(err)
@@ -226,7 +226,7 @@ func TestMistakes(t *testing.T) {
 		`{"tidegate":"settle"}`:                                                  "settlement is missing",
 		`{"tidegate":"settle","settlement":"tgr_x"}`:                             "cost is missing",
 		`{"tidegate":"settle","settlement":"tgr_x","cost":1,"plan":"p"}`:         "settlement and cost alone",
-		`{"tidegate":"settle","settlement":"tgr_x","cost":1}`:                    "not a settlement",
+		`{"tidegate":"settle","settlement":"tgr_x","cost":1}`:                    "settlement is not one",
 		`{"tidegate":"explain","subject":"a"}`:                                   "must be check or settle",
 		`{"tidegate":"check","subject":"a"} {}`:                                  "not one JSON object",
 		`{"tidegate":"check","subject":"` + strings.Repeat("a", maxBytes) + `"}`: "must have at most",

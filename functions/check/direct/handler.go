@@ -60,9 +60,9 @@ type Settled struct {
 	Partial  bool             `json:"partial"` // a limit still counts what was to be given back
 }
 
-// Invoke answers a call. An *Error is a mistake of whoever makes it; enforce's errors of a
-// settlement, and store errors of one, are returned as they are. A check has no other error:
-// while Valkey is unavailable, the plan decides.
+// Invoke answers a call. A *Mistake is of whoever makes it, a *Conflict of a settlement that
+// comes too late; store errors of a settlement are returned as they are. A check has no
+// other error: while Valkey is unavailable, the plan decides.
 func (h *Handler) Invoke(ctx context.Context, raw []byte) ([]byte, error) {
 	response, err := h.Call(ctx, "", raw)
 	if err != nil {
@@ -191,7 +191,12 @@ func (p problem) response(headers map[string]string, context map[string]any) Res
 
 func (h *Handler) settle(ctx context.Context, r *request) (Settled, error) {
 	s, err := h.Checker.Settle(ctx, r.Settlement, *r.Cost)
-	if err != nil {
+	switch {
+	case errors.Is(err, enforce.ErrSettled), errors.Is(err, enforce.ErrExpired):
+		return Settled{}, &Conflict{err}
+	case errors.Is(err, enforce.ErrSettlement):
+		return Settled{}, invalid("settlement is not one: pass the text of an allowed call's context")
+	case err != nil:
 		return Settled{}, err
 	}
 	return Settled{byName(s.Reserved), byName(s.Actual), s.Owed, s.Partial}, nil

@@ -3,6 +3,7 @@ package identity
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,12 +15,19 @@ import (
 
 // Config configures the sources of identities.
 type Config struct {
-	Sources  []Kind // in order; at least one
-	JWT      jwt.Config
-	IPv4Bits int // length of the prefixes that share an identity
-	IPv6Bits int
-	Foreign  bool // take API keys that another system made
-	Proxies  proxies.Trusted
+	Sources []Kind // in order; at least one
+	Both    bool   // a call needs an API key and a token; the key is the caller
+	// KeyHeaders are lower-case names of the headers with API keys; nil is x-api-key alone.
+	KeyHeaders []string
+	// Cookie is the name of a cookie with a token, which counts for pages of CookieOrigins;
+	// empty for none.
+	Cookie        string
+	CookieOrigins []string
+	JWT           jwt.Config
+	IPv4Bits      int // length of the prefixes that share an identity
+	IPv6Bits      int
+	Foreign       bool // take API keys that another system made
+	Proxies       proxies.Trusted
 	// Pepper keys the opaque ids of token subjects and addresses. It is required unless
 	// API keys of our form are the only source.
 	Pepper apikey.Pepper
@@ -38,8 +46,18 @@ const (
 // Variables is the part of the environment that configures identities.
 type Variables struct {
 	// Sources of [identities](identities.md) in order: one or more of `key`, `jwt` and
-	// `ip`, separated by commas, `ip` last.
+	// `ip`, separated by commas, `ip` last; or `key+jwt`, which requires both.
 	Sources string `env:"IDENTITY_SOURCES" envDefault:"key"`
+	// Headers with API keys: 1 to 8 names, separated by commas.
+	KeyHeaders string `env:"KEY_HEADERS" envDefault:"x-api-key"`
+	// Name of a [cookie with a token](identities.md#tokens-in-cookies); refused without `jwt`
+	// and `JWT_COOKIE_ORIGINS`.
+	Cookie string `env:"JWT_COOKIE" unset:"none"`
+	// Origins of the pages whose cookie counts, separated by commas.
+	CookieOrigins string `env:"JWT_COOKIE_ORIGINS" unset:"none"`
+	// Claims for the backend, as names or paths: up to 8, separated by commas, each as
+	// `claim_NAME` in the [context](backends.md#the-authorizer-context); ignored without `jwt`.
+	ContextClaims string `env:"JWT_CONTEXT_CLAIMS" unset:"none"`
 	// Issuer of tokens, exactly as in `iss`; refused without `jwt`.
 	Issuer string `env:"JWT_ISSUER" unset:"required with jwt"`
 	// 1 to 16 audiences, separated by commas: one must be in `aud`, or be the
@@ -78,8 +96,15 @@ type Variables struct {
 // could be secret, and its bound. The caller adds Client, Now and Log for tokens.
 func (v Variables) Config() (Config, error) {
 	var c Config
-	var errs [5]error
-	c.Sources, errs[0] = parseSources(v.Sources)
+	var errs [7]error
+	sources := v.Sources
+	if c.Both = sources == "key+jwt"; c.Both {
+		sources = "key,jwt"
+	}
+	c.Sources, errs[0] = parseSources(sources)
+	c.KeyHeaders, errs[5] = parseKeyHeaders(v.KeyHeaders)
+	c.Cookie = v.Cookie
+	c.CookieOrigins, errs[6] = v.cookieOrigins(strings.Contains(v.Sources, JWT.String()))
 	c.IPv4Bits, errs[1] = parseBits("IPV4_PREFIX", v.IPv4Prefix, minIPv4Bits, 32)
 	c.IPv6Bits, errs[2] = parseBits("IPV6_PREFIX", v.IPv6Prefix, minIPv6Bits, 128)
 	if c.Proxies, errs[4] = proxies.Parse(v.TrustedProxies); errs[4] != nil {
@@ -114,6 +139,66 @@ func parseSources(text string) ([]Kind, error) {
 		sources = append(sources, kind)
 	}
 	return sources, nil
+}
+
+func (c *Config) has(kind Kind) bool { return slices.Contains(c.Sources, kind) }
+
+func parseKeyHeaders(text string) (names []string, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for name := range strings.SplitSeq(strings.ToLower(text), ",") {
+		name = strings.TrimSpace(name)
+		if !spelled(name, "-_") || len(name) > maxName || slices.Contains([]string{authorizationHeader, "cookie",
+			protocolHeader}, name) {
+			return nil, fmt.Errorf("KEY_HEADERS has %.64q: must be names of headers such as x-api-key, "+
+				"separated by commas; Authorization is read anyway", name)
+		}
+		names = append(names, name)
+	}
+	if len(names) > maxKeyHeaders {
+		return nil, fmt.Errorf("KEY_HEADERS has %d names: must have at most %d", len(names), maxKeyHeaders)
+	}
+	return names, nil
+}
+
+// Bounds of KEY_HEADERS and JWT_COOKIE.
+const (
+	maxKeyHeaders = 8
+	maxName       = 64 // bytes
+)
+
+// isOrigin reports whether a text is an origin as browsers send it.
+func isOrigin(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && spelled(u.Hostname(), ".-") &&
+		text == u.Scheme+"://"+strings.ToLower(u.Host)
+}
+
+// cookieOrigins checks JWT_COOKIE and parses JWT_COOKIE_ORIGINS.
+func (v Variables) cookieOrigins(tokens bool) (origins []string, err error) {
+	switch {
+	case v.Cookie == "" && v.CookieOrigins == "":
+		return nil, nil
+	case v.Cookie == "":
+		return nil, errors.New("JWT_COOKIE_ORIGINS is set without JWT_COOKIE: set both, or neither")
+	case !tokens:
+		return nil, errors.New("JWT_COOKIE is set, but jwt is not among IDENTITY_SOURCES: add it there, or " +
+			"leave this out")
+	}
+	var errs []error
+	if !spelled(v.Cookie, "._-") || len(v.Cookie) > maxName {
+		errs = append(errs, fmt.Errorf("JWT_COOKIE is %.64q: must be the name of a cookie, 1 to 64 letters, "+
+			"digits and ._-", v.Cookie))
+	}
+	for origin := range strings.SplitSeq(v.CookieOrigins, ",") {
+		if origin = strings.TrimSpace(origin); !isOrigin(origin) {
+			errs = append(errs, fmt.Errorf("JWT_COOKIE_ORIGINS has %.100q: must be origins such as "+
+				"https://app.example.com, separated by commas", origin))
+		}
+		origins = append(origins, origin)
+	}
+	return origins, errors.Join(errs...)
 }
 
 func parseBits(variable, text string, low, high int) (int, error) {

@@ -84,6 +84,15 @@ func TestBadVariables(t *testing.T) {
 			[]string{"JWT_ISSUER is set beside JWT_ISSUERS", "JWT_JWKS is set beside", "JWT_AUDIENCE is"}},
 		{`JWT_ISSUERS=[{"planMap":{"gold":"pro","gold":"free"}}]`,
 			[]string{"JWT_ISSUERS has 1 issuers, with a member that is given twice"}},
+		{"IDENTITY_SOURCES=jwt+key", []string{"IDENTITY_SOURCES", "key, jwt and ip"}},
+		{"KEY_HEADERS=apikey,Authorization", []string{`KEY_HEADERS has "authorization"`, "read anyway"}},
+		{"KEY_HEADERS=a b", []string{`KEY_HEADERS has "a b"`}},
+		{"KEY_HEADERS=a,b,c,d,e,f,g,h,i", []string{"KEY_HEADERS has 9 names", "at most 8"}},
+		{"JWT_COOKIE=session", []string{`JWT_COOKIE_ORIGINS has ""`}},
+		{"JWT_COOKIE_ORIGINS=https://a.example", []string{"without JWT_COOKIE"}},
+		{"JWT_CONTEXT_CLAIMS=a,,b", []string{"claim in JWT_CONTEXT_CLAIMS has 0 bytes", "1 to 64"}},
+		{"JWT_CONTEXT_CLAIMS=a.b,a_b", []string{"claim_a_b twice"}},
+		{"JWT_CONTEXT_CLAIMS=a,b,c,d,e,f,g,h,i", []string{"has 9 claims", "at most 8"}},
 		{"IPV4_PREFIX=33", []string{"IPV4_PREFIX", `"33"`, "from 8 to 32"}},
 		{"IPV4_PREFIX=x", []string{"IPV4_PREFIX", "from 8 to 32"}},
 		{"TRUSTED_PROXIES=0", []string{"TRUSTED_PROXIES is 0", "1 to 10"}},
@@ -109,6 +118,20 @@ func TestBadVariables(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(),
 		"JWT_JWKS_URL is http://issuer.example/keys: must be https") {
 		t.Errorf("got %v", err)
+	}
+	for variables, want := range map[[2]string]string{
+		{"JWT_COOKIE=a", "JWT_COOKIE_ORIGINS=https://a.example"}:   "jwt is not among IDENTITY_SOURCES",
+		{"JWT_COOKIE=a b", "JWT_COOKIE_ORIGINS=https://a.example"}: `JWT_COOKIE is "a b"`,
+		{"JWT_COOKIE=a", "JWT_COOKIE_ORIGINS=*"}:                   `JWT_COOKIE_ORIGINS has "*"`,
+		{"JWT_COOKIE=a", "JWT_COOKIE_ORIGINS=https://a.example/"}:  "JWT_COOKIE_ORIGINS has",
+	} {
+		given := variables[:]
+		if !strings.HasPrefix(want, "jwt") {
+			given = append(tokens[:len(tokens):len(tokens)], given...)
+		}
+		if _, err := read(given...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: got %v, want %s", variables, err, want)
+		}
 	}
 	_, err = read("IDENTITY_SOURCES=jwt", "IPV4_PREFIX=0", "IPV6_PREFIX=0")
 	for _, name := range []string{"JWT_ISSUER", "JWT_AUDIENCE", "JWT_JWKS_URL", "IPV4_PREFIX",

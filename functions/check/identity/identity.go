@@ -76,6 +76,9 @@ type Identity struct {
 	Subject string
 	Secret  apikey.Secret // Key only; not looked up yet, so it may be unknown
 	Plan    string        // JWT only: the token's plan claim, or empty
+	// Claims are those of a token that backends get, by their key in the context.
+	Claims map[string]any
+	Scopes []string // of a token, which may be beside the key; nil without a token
 	// Display is for people: a key's id, a token's subject shortened and escaped, or an
 	// address prefix.
 	Display string
@@ -135,7 +138,7 @@ func New(c Config) (*Resolver, error) {
 		return nil, fmt.Errorf("pepper has %d bytes: must have at least %d, since ids are made with it",
 			len(c.Pepper), apikey.MinPepperLen)
 	}
-	if slices.Contains(c.Sources, JWT) {
+	if c.has(JWT) {
 		verifier, err := jwt.New(c.JWT)
 		if err != nil {
 			return nil, fmt.Errorf("identities from tokens: %w", err)
@@ -159,24 +162,29 @@ func (r *Resolver) Warm(ctx context.Context) {
 //
 // The first source with a credential identifies the caller. Credentials for later sources
 // must be good as well: a backend that reads Authorization itself would trust a token
-// that nobody verified.
+// that nobody verified. With Both a credential for every source is required.
 func (r *Resolver) Identify(ctx context.Context, request Request) (Identity, error) {
 	unknown := Identity{Addr: r.config.Proxies.Client(request.Source, request.header).Addr}
 	unknown.Address = r.prefix(unknown.Addr)
 	caller, err := unknown, ErrMissing
+	var token Identity
 	for _, kind := range r.config.Sources {
 		if kind == IP && err == nil {
 			break // an address is no credential
 		}
 		found, fault := r.from(ctx, kind, request, unknown)
 		switch {
-		case errors.Is(fault, ErrMissing):
+		case errors.Is(fault, ErrMissing) && !r.config.Both:
 		case fault != nil:
 			return unknown, fault
 		case err != nil:
 			caller, err = found, nil
 		}
+		if fault == nil && kind == JWT {
+			token = found
+		}
 	}
+	caller.Claims, caller.Scopes = token.Claims, token.Scopes
 	return caller, err
 }
 
@@ -195,7 +203,7 @@ func (r *Resolver) from(ctx context.Context, kind Kind, request Request, id Iden
 }
 
 func (r *Resolver) fromKey(request Request, id Identity) (Identity, error) {
-	text, err := request.apiKey(r.config.Foreign && r.verifier == nil)
+	text, err := request.apiKey(&r.config, r.config.Foreign && r.verifier == nil)
 	if err != nil {
 		return id, err
 	}
@@ -208,7 +216,7 @@ func (r *Resolver) fromKey(request Request, id Identity) (Identity, error) {
 }
 
 func (r *Resolver) fromToken(ctx context.Context, request Request, id Identity) (Identity, error) {
-	token, err := request.token(slices.Contains(r.config.Sources, Key))
+	token, err := request.token(&r.config, r.config.has(Key))
 	if err != nil {
 		return id, err
 	}
@@ -221,6 +229,7 @@ func (r *Resolver) fromToken(ctx context.Context, request Request, id Identity) 
 	}
 	id.Kind, id.Subject, id.Display, id.Plan = JWT, r.key.Token(claims.Issuer, claims.Subject),
 		display(claims.Subject), claims.Plan
+	id.Claims, id.Scopes = claims.Context, claims.Scopes
 	return id, nil
 }
 

@@ -101,7 +101,7 @@ func withQuery(parameters ...string) Request {
 }
 
 var compareIdentities = cmp.Options{cmp.AllowUnexported(apikey.Secret{}),
-	cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})}
+	cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), cmpopts.IgnoreFields(Identity{}, "Scopes")}
 
 // The first source with a credential decides. A credential counts only in its own places.
 func TestSourcesInOrder(t *testing.T) {
@@ -594,5 +594,91 @@ func TestForeignValues(t *testing.T) {
 	}
 	if _, err := New(Config{Sources: []Kind{Key}, Foreign: true}); err == nil {
 		t.Error("foreign keys were accepted without a pepper, which ids are made with")
+	}
+}
+
+// placed returns a Resolver of key and jwt with further places of credentials.
+func placed(t *testing.T, change func(*Config)) *Resolver {
+	t.Helper()
+	r := resolver(t, "key,jwt")
+	change(&r.config)
+	return r
+}
+
+// Credentials count where clients of other systems send them, and nowhere else.
+func TestPlaces(t *testing.T) {
+	key, ada := newKey(t), token("ada", "plan", "pro")
+	k, site := key.Reveal(), "https://app.example.com"
+	handshake := func(protocols string) Request {
+		r := withQuery()
+		r.Headers[protocolHeader] = []string{protocols}
+		return r
+	}
+	r := placed(t, func(c *Config) {
+		c.KeyHeaders, c.Cookie, c.CookieOrigins = []string{"apikey", "x-our-key"}, "session", []string{site}
+	})
+	for name, c := range map[string]struct {
+		request Request
+		kind    Kind // 0 for a refused or missing credential
+	}{
+		"header of another gateway":  {with("apikey", k), Key},
+		"header of our own":          {with("x-our-key", k), Key},
+		"both headers":               {with("apikey", k, "x-our-key", k), Key},
+		"headers that differ":        {with("apikey", k, "x-our-key", newKey(t).Reveal()), 0},
+		"a header that is not named": {with("x-api-key", k), 0},
+		"scheme ApiKey":              {with("authorization", "ApiKey "+k), Key},
+		"scheme Token":               {with("authorization", "token "+k), Key},
+		"scheme and header differ":   {with("apikey", k, "authorization", "Token "+newKey(t).Reveal()), 0},
+		"the backend's own Token":    {with("authorization", "Token 9944b09199c62bcf9418ad846dd0e4bb"), 0},
+		"a token without a scheme":   {with("authorization", ada), JWT},
+		"a key without a scheme":     {with("authorization", k), 0},
+		"two tokens":                 {with("authorization", ada+", "+ada), 0},
+		"a forged bare token":        {with("authorization", ada[:len(ada)-2]+"AA", "apikey", k), 0},
+		"cookie of a listed page":    {with("cookie", "a=b; session="+ada, "origin", site), JWT},
+		"cookie without an origin":   {with("cookie", "session="+ada), 0},
+		"cookie of another page":     {with("cookie", "session="+ada, "origin", "https://evil.example"), 0},
+		"cookie with two origins":    {with("cookie", "session="+ada, "origin", site, "origin", site), 0},
+		"two cookies":                {with("cookie", "session="+ada+"; session=x", "origin", site), 0},
+		"another cookie":             {with("cookie", "xsession="+ada, "origin", site), 0},
+		"cookie and bearer differ": {with("cookie", "session="+ada, "origin", site, "authorization",
+			"Bearer "+token("bob")), 0},
+		"protocols of a handshake":     {handshake("bearer, " + ada), JWT},
+		"protocols with another one":   {handshake("graphql-ws,Bearer," + ada), JWT},
+		"key in a handshake's list":    {handshake("bearer, " + k), Key},
+		"protocols without bearer":     {handshake("graphql-ws, " + ada), 0},
+		"bearer without a credential":  {handshake("bearer"), 0},
+		"two credentials of protocols": {handshake("bearer, " + ada + ", bearer, " + token("bob")), 0},
+		"protocols outside of one":     {with(protocolHeader, "bearer, "+ada), 0},
+	} {
+		got, err := r.Identify(t.Context(), c.request)
+		if (err == nil) != (c.kind != 0) || err == nil && got.Kind != c.kind {
+			t.Errorf("%s: got %v, %v, want %v", name, got.Kind, err, c.kind)
+		}
+	}
+	if _, err := placed(t, func(*Config) {}).Identify(t.Context(),
+		with("cookie", "session="+ada, "origin", site)); !errors.Is(err, ErrMissing) {
+		t.Errorf("a cookie that is not configured: got %v", err)
+	}
+}
+
+// With key+jwt a call needs both, and the key is the caller. Backends get the token's claims.
+func TestKeyAndToken(t *testing.T) {
+	v := Variables{Sources: "key+jwt", IPv4Prefix: "32", IPv6Prefix: "64", Issuer: issuer, Audience: audience,
+		Keys: signingKey.Set(), IdentityClaim: "sub", PlanClaim: "plan", Leeway: "30s", ContextClaims: "sub"}
+	c := must(v.Config())
+	c.Pepper, c.JWT.Now = pepper, func() time.Time { return now }
+	r := must(New(c))
+	key, bearer := newKey(t), "Bearer "+token("ada")
+	got, err := r.Identify(t.Context(), with("x-api-key", key.Reveal(), "authorization", bearer))
+	if err != nil || got.Kind != Key || got.Subject != key.ID() || got.Claims["claim_sub"] != "ada" ||
+		got.Scopes == nil {
+		t.Errorf("got %v %v, %v", got, got.Claims, err)
+	}
+	for name, request := range map[string]Request{"key alone": with("x-api-key", key.Reveal()),
+		"token alone": with("authorization", bearer), "neither": with(), "key twice": with("x-api-key",
+			key.Reveal(), "authorization", "Bearer "+key.Reveal())} {
+		if _, err := r.Identify(t.Context(), request); !errors.Is(err, ErrMissing) {
+			t.Errorf("%s: got %v, want ErrMissing", name, err)
+		}
 	}
 }

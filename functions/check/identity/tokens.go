@@ -81,8 +81,10 @@ func (v Variables) noTokens() error {
 // tokens parses the settings of the issuers.
 func (v Variables) tokens() (jwt.Config, error) {
 	var c jwt.Config
+	var errs []error
+	c.ContextClaims, errs = parseContextClaims(v.ContextClaims)
 	plans, err := parsePlans(v.PlanMap)
-	errs := []error{err}
+	errs = append(errs, err)
 	common := issuerSettings{IdentityClaim: v.IdentityClaim, PlanClaim: v.PlanClaim, PlanMap: plans,
 		Leeway: v.Leeway}
 	if v.Issuers == "" {
@@ -107,6 +109,38 @@ func (v Variables) tokens() (jwt.Config, error) {
 		c.Issuers, errs = append(c.Issuers, one), append(errs, err)
 	}
 	return c, errors.Join(errs...)
+}
+
+// parseContextClaims parses JWT_CONTEXT_CLAIMS.
+func parseContextClaims(text string) (names []string, errs []error) {
+	if text == "" {
+		return nil, nil
+	}
+	keys := map[string]bool{}
+	for name := range strings.SplitSeq(text, ",") {
+		name = strings.TrimSpace(name)
+		if key := jwt.ContextKey(name); keys[key] {
+			errs = append(errs, fmt.Errorf("JWT_CONTEXT_CLAIMS has %s twice in the context: name one claim of "+
+				"it", key))
+		} else {
+			keys[key] = true
+		}
+		errs = append(errs, checkClaim(name)...)
+		names = append(names, name)
+	}
+	if len(names) > jwt.MaxContextClaims {
+		errs = append(errs, fmt.Errorf("JWT_CONTEXT_CLAIMS has %d claims: must have at most %d", len(names),
+			jwt.MaxContextClaims))
+	}
+	return names, errs
+}
+
+func checkClaim(name string) []error {
+	if len(name) < 1 || len(name) > jwt.MaxContextName {
+		return []error{fmt.Errorf("a claim in JWT_CONTEXT_CLAIMS has %d bytes: must have 1 to %d", len(name),
+			jwt.MaxContextName)}
+	}
+	return nil
 }
 
 // parsePlans parses JWT_PLAN_MAP.

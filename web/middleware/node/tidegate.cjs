@@ -1,20 +1,22 @@
 "use strict";
 
-// Applies the decisions of Tidegate's authorizer in backends in Node.js: Express, Fastify
-// and Lambda handlers. Copy this file; it needs Node.js 20 and no package.
-// docs/backends.md describes its use. It equals the Go package web/middleware, and both
-// pass the same table of cases.
+// Applies Tidegate's decisions in backends in Node.js: Express, Fastify and Lambda
+// handlers. Limits reads the decision of Tidegate's authorizer; Asking asks for one, where
+// another authorizer runs, or none. Copy this file, and tidegate.d.cts for TypeScript; it
+// needs Node.js 20 and no package. docs/backends.md and docs/direct.md describe its use. It
+// equals the Go package web/middleware, and both pass the same tables of cases.
 //
-// The backend must be reachable only through API Gateway, since direct clients could
-// claim any decision. A request without a decision gets 500 and never reaches a handler.
+// A backend with Limits must be reachable only through API Gateway, since direct clients
+// could claim any decision. A request without a decision gets 500 and never reaches a
+// handler.
 
-const titles = { 429: "Too Many Requests", 500: "Internal Server Error" };
+const titles = { 401: "Unauthorized", 429: "Too Many Requests", 500: "Internal Server Error" };
 const texts = [
   "keyId", "keyName", "plan", "route", "rateLimit", "rateLimitPolicy", "wait", "message", "problemType",
-  "reference", "reservation",
+  "reference", "settlement",
 ];
 const numbers = ["policyVersion", "keyVersion", "limit", "remaining", "reset", "retryAfter"];
-const flags = ["shadowDenied", "degraded"];
+const flags = ["atOnce", "shadowDenied", "degraded"];
 
 // webAdapter is the source behind the AWS Lambda Web Adapter. It passes API Gateway's
 // request context as JSON in the header X-Amzn-Request-Context, which it overwrites.
@@ -82,6 +84,9 @@ function utf8(text) {
   }
 }
 
+// settled are the calls that are settled, or being so.
+const settled = new WeakSet();
+
 // Call is the decision on a request, with the keys of the context in docs/backends.md. A
 // missing text is "", a missing number 0. violatedPolicies is an array.
 class Call {
@@ -98,12 +103,13 @@ class Call {
   }
 
   // settle charges the request's actual cost: a number, or an object of a number for each
-  // unit. It refunds the unused part of the reservation, and charges any cost above it. It
-  // does nothing without a reservation.
+  // unit. It refunds the unused part of what was taken, and charges any cost above it. It
+  // does nothing without a settlement.
   async settle(cost) {
-    if (this.reservation === "") return { ...nothing };
+    if (this.settlement === "") return { ...nothing };
     if (!this.#settler) throw new Error("tidegate: no settler");
-    return this.#settler.settle(this.reservation, cost);
+    settled.add(this);
+    return this.#settler.settle(this.settlement, cost);
   }
 }
 
@@ -215,22 +221,22 @@ class Limits {
 
   #write({ headers, readable }, origin, get, set) {
     for (const [name, value] of headers) set(name, value);
-    if (readable) this.#expose(origin, get, set);
+    if (readable) expose(this.#origins, origin, get, set);
   }
+}
 
-  // expose lets scripts of an origin read the response. CORS headers that are already set
-  // stay.
-  #expose(origin, get, set) {
-    const allow = "Access-Control-Allow-Origin";
-    if (get(allow) || this.#origins?.length === 0) return;
-    if (this.#origins) {
-      set("Vary", [get("Vary") ?? [], "Origin"].flat().join(", "));
-      if (!this.#origins.includes(origin)) return;
-    }
-    set(allow, this.#origins ? origin : "*");
-    if (this.#origins) set("Access-Control-Allow-Credentials", "true");
-    set("Access-Control-Expose-Headers", "Retry-After, RateLimit, RateLimit-Policy");
+// expose lets scripts of an origin read the response. CORS headers that are already set
+// stay.
+function expose(origins, origin, get, set) {
+  const allow = "Access-Control-Allow-Origin";
+  if (get(allow) || origins?.length === 0) return;
+  if (origins) {
+    set("Vary", [get("Vary") ?? [], "Origin"].flat().join(", "));
+    if (!origins.includes(origin)) return;
   }
+  set(allow, origins ? origin : "*");
+  if (origins) set("Access-Control-Allow-Credentials", "true");
+  set("Access-Control-Expose-Headers", "Retry-After, RateLimit, RateLimit-Policy");
 }
 
 // refusalOf returns the response to a call over a limit. The response to a call that can
@@ -300,29 +306,32 @@ class SettleError extends Error {
   }
 }
 
-// Settler settles reservations over Tidegate's JSON API. url is the dashboard's address,
-// token a machine token of scope settle. fetch replaces the global one.
+// Settler settles calls over Tidegate's JSON API. url is the dashboard's address, token a
+// machine token of scope settle. fetch replaces the global one. With a door in place of them
+// it settles by direct calls.
 class Settler {
+  #door;
   #url;
   #token;
   #fetch;
 
-  constructor({ url, token, fetch = (...request) => globalThis.fetch(...request) }) {
-    this.#url = `${url.replace(/\/$/, "")}/api/v1/reservations/settle`;
+  constructor({ door, url = "", token, fetch = (...request) => globalThis.fetch(...request) }) {
+    this.#door = door;
+    this.#url = `${url.replace(/\/$/, "")}/api/v1/settlements`;
     this.#token = token;
     this.#fetch = fetch;
   }
 
   // settle retries after a connection error, a 429 or a 5xx, with random pauses. Retries
-  // are safe, since a reservation settles once. A 409 is success if an earlier attempt of
+  // are safe, since a call settles once. A 409 is success if an earlier attempt of
   // this call may have settled; the result of that settlement is unknown.
-  async settle(reservation, cost) {
+  async settle(settlement, cost) {
     const end = Date.now() + settleDeadline;
     let mayBeSettled = false;
     for (let attempt = 1; ; attempt++) {
       let failure;
       try {
-        return await this.#try(reservation, cost, Math.min(settleTimeout, end - Date.now()));
+        return await this.#try(settlement, cost, Math.min(settleTimeout, end - Date.now()));
       } catch (cause) {
         failure = cause;
       }
@@ -336,7 +345,11 @@ class Settler {
     }
   }
 
-  async #try(reservation, cost, timeout) {
+  async #try(settlement, cost, timeout) {
+    if (this.#door) {
+      const body = { tidegate: "settle", settlement, cost };
+      return { ...nothing, ...(await this.#door("settle", body, timeout)) };
+    }
     const controller = new AbortController();
     const late = new Error(`tidegate: settle: no response within ${timeout} ms`);
     const timer = setTimeout(() => controller.abort(late), timeout);
@@ -344,7 +357,7 @@ class Settler {
       const response = await this.#fetch(this.#url, {
         method: "POST", redirect: "manual", signal: controller.signal,
         headers: { "Content-Type": "application/json", Authorization: `Bearer ${this.#token}` },
-        body: JSON.stringify({ reservation, cost }),
+        body: JSON.stringify({ settlement, cost }),
       });
       const body = await response.text();
       if (response.status === 200) return { ...nothing, ...JSON.parse(body) };
@@ -353,6 +366,226 @@ class Settler {
       clearTimeout(timer);
     }
   }
+}
+
+// Mistake is a mistake in a direct call, which another attempt does not mend.
+class Mistake extends Error {
+  constructor(text) {
+    super(`tidegate: direct call: ${text}`);
+    this.name = "Mistake";
+  }
+}
+
+const askTimeout = 2_000; // milliseconds, of one check
+
+// onMachine returns a door to check -listen, at a URL such as http://127.0.0.1:2773.
+function onMachine(url) {
+  return async (kind, call, timeout) => {
+    const response = await fetch(`${url.replace(/\/$/, "")}/${kind}`, {
+      method: "POST", redirect: "manual", signal: AbortSignal.timeout(timeout),
+      headers: { "Content-Type": "application/json" }, body: JSON.stringify(call),
+    });
+    const answer = await response.json();
+    if (response.status === 200) return answer;
+    if (response.status === 400 && kind === "check") throw new Mistake(answer.error);
+    throw new SettleError(response.status, answer.error, 0);
+  };
+}
+
+// byInvoke returns a door to the check function on Lambda. client is a Lambda of
+// @aws-sdk/client-lambda.
+function byInvoke(client, functionName) {
+  return async (kind, call, timeout) => {
+    const request = { FunctionName: functionName, Payload: JSON.stringify(call) };
+    const { FunctionError: failed, Payload: payload } = await client.invoke(
+      request, { abortSignal: AbortSignal.timeout(timeout) });
+    const answer = JSON.parse(Buffer.from(payload));
+    if (!failed) return answer;
+    const { errorType, errorMessage } = answer;
+    if (errorType === "Mistake" && kind === "check") throw new Mistake(errorMessage);
+    throw new SettleError({ Mistake: 400, Conflict: 409 }[errorType] ?? 503, errorMessage, 0);
+  };
+}
+
+// check asks about a call, with the members of docs/direct.md, and takes from its limits if
+// it is allowed. It is not tried again, since a second attempt could take twice. It throws
+// a Mistake, or another error if the door cannot be reached.
+async function check(door, call) {
+  const answer = await door("check", { tidegate: "check", ...call }, askTimeout);
+  if (typeof answer?.status !== "number" || answer.allowed !== (answer.status === 200)) {
+    throw new Error("tidegate: the answer is not one of the check function");
+  }
+  return { headers: {}, body: "", context: {}, ...answer };
+}
+
+const unavailable = {
+  allowed: false,
+  status: 429,
+  headers: { "Retry-After": "1", "Content-Type": "application/problem+json", "Cache-Control": "no-store" },
+  body: problem({
+    type: "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity", status: 429,
+    detail: "The limits cannot be checked right now. Retry after 1 second.", wait: "1",
+  }).body,
+};
+
+// Asking asks a door about every request, where no authorizer of Tidegate has decided. It
+// adds the RateLimit fields, answers 401, 403 or 429 in place of the handler, and gives
+// handlers the decision as Limits does. Options:
+//
+//   door          onMachine(url) or byInvoke(client, functionName)
+//   caller        function of the request, or of the event, which says who calls: an object
+//                 such as { subject, plan } or { apiKey }, from what the framework has
+//                 verified; without either of them the request is answered 401. method, path
+//                 and address are the request's unless it gives them
+//   refundOn      function of the status, such as serverErrors, which says whether a request
+//                 gives back what it took
+//   open          lets requests pass that cannot be checked now, but never one with an
+//                 apiKey, which nobody has verified; otherwise they are answered 429
+//   allowOrigins  as of Limits
+//   log           function that gets a message and the cause of what fails
+class Asking {
+  #options;
+  #settler;
+  #open = new Set(); // of promises, one for each request that has not ended
+
+  constructor(options) {
+    this.#options = { log: console.error, ...options };
+    this.#settler = new Settler({ door: options.door });
+  }
+
+  // express is a middleware: handlers find the decision in request.tidegate. Put it behind
+  // the one that logs in, and set "trust proxy" behind a proxy.
+  express = async (request, response, next) => {
+    const path = request.originalUrl.split("?")[0];
+    const found = { method: request.method, path, address: request.ip };
+    const { call, answer } = await this.#ask(request, found);
+    this.#write(answer, request.headers.origin, response);
+    if (!call) {
+      response.statusCode = answer.status;
+      response.end(answer.body);
+      return;
+    }
+    request.tidegate = call;
+    this.#watch(response, call);
+    next();
+  };
+
+  // fastify is a hook, for onRequest or preHandler: handlers find the decision in
+  // request.tidegate. Put it behind the one that logs in, and set trustProxy behind a proxy.
+  fastify = async (request, reply) => {
+    const path = request.raw.url.split("?")[0];
+    const found = { method: request.method, path, address: request.ip };
+    const { call, answer } = await this.#ask(request, found);
+    const getHeader = (name) => reply.getHeader(name);
+    const setHeader = (name, value) => reply.header(name, value);
+    this.#write(answer, request.headers.origin, { getHeader, setHeader });
+    if (!call) return reply.code(answer.status).send(answer.body);
+    request.tidegate = call;
+    this.#watch(reply.raw, call);
+    return undefined;
+  };
+
+  // lambda wraps an async handler of events: of a function URL, an API, a WebSocket's
+  // message or a load balancer. The handler gets the decision as its third argument.
+  lambda(handler) {
+    return async (event, context) => {
+      const { call, answer } = await this.#ask(event, ofLambda(event));
+      const headers = new Map();
+      const sent = Object.entries(event.headers ?? {});
+      const origin = sent.find(([name]) => name.toLowerCase() === "origin")?.[1];
+      const setHeader = (name, value) => headers.set(name, value);
+      this.#write(answer, origin, { getHeader: (name) => headers.get(name), setHeader });
+      const { status: statusCode, body } = answer;
+      if (!call) return { statusCode, headers: Object.fromEntries(headers), body };
+      let status = 500; // if the handler throws
+      try {
+        const result = await handler(event, context, call);
+        status = result?.statusCode ?? 200;
+        return withFields(result, [...headers], event);
+      } finally {
+        await this.#end(call, status);
+      }
+    };
+  }
+
+  // ended resolves when all answered requests have ended their calls: await it after the
+  // server's close.
+  async ended() {
+    await Promise.all(this.#open);
+  }
+
+  // ask returns the admitted call, and the answer that admits or refuses it.
+  async #ask(request, found) {
+    const { door, caller, refundOn, open, log } = this.#options;
+    let who;
+    try {
+      who = { ...(await caller(request)) };
+      if (!who.subject && !who.apiKey) return { answer: unauthorized() };
+      const members = { ...found, ...who, ...(refundOn && { settle: true }) };
+      const answer = await check(door, members);
+      return { answer, call: answer.allowed ? new Call(answer.context, this.#settler) : undefined };
+    } catch (cause) {
+      if (!who || cause instanceof Mistake) {
+        log("tidegate: request refused: the check is asked wrongly", cause);
+        const detail = "The limits of this request cannot be checked.";
+        return { answer: plain(problem({ status: 500, detail })) };
+      }
+      if (open && !who.apiKey) {
+        log("tidegate: request passes unchecked", cause);
+        return { answer: { headers: {} }, call: new Call({ denied: false, degraded: true }, this.#settler) };
+      }
+      log("tidegate: request denied: it cannot be checked", cause);
+      return { answer: unavailable };
+    }
+  }
+
+  #write({ headers, status }, origin, response) {
+    for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
+    if (status === undefined || status === 200) return;
+    expose(this.#options.allowOrigins, origin, (name) => response.getHeader(name),
+      (name, value) => response.setHeader(name, value));
+  }
+
+  // watch ends a call when its response has been sent, or its client is gone.
+  #watch(response, call) {
+    const ended = new Promise((done) => response.once("close", done))
+      .then(() => this.#end(call, response.statusCode))
+      .finally(() => this.#open.delete(ended));
+    this.#open.add(ended);
+  }
+
+  // end gives back what a failed request took, and the place of a limit at once.
+  async #end(call, status) {
+    const refund = this.#options.refundOn?.(status);
+    if (call.settlement === "" || settled.has(call) || !(refund || call.atOnce)) return;
+    try {
+      await call.settle(refund ? 0 : {});
+    } catch (cause) {
+      this.#options.log("tidegate: the cost of a call stays charged", cause);
+    }
+  }
+}
+
+// serverErrors is a refundOn for requests that the backend failed to serve: 5xx.
+const serverErrors = (status) => status >= 500;
+
+function plain({ status, headers, body }) {
+  return { status, headers: Object.fromEntries(headers), body };
+}
+
+function unauthorized() {
+  const answer = plain(problem({ status: 401, detail: "This request has no caller." }));
+  answer.headers["WWW-Authenticate"] = "Bearer";
+  return answer;
+}
+
+// ofLambda returns method, path and address of an event. A WebSocket's message has the
+// method MESSAGE, and its route key as path.
+function ofLambda(event) {
+  const { http, identity, eventType, routeKey } = event.requestContext ?? {};
+  const address = http?.sourceIp ?? identity?.sourceIp;
+  if (eventType) return { method: eventType, path: `/${routeKey}`, address };
+  return { method: http?.method ?? event.httpMethod, path: event.rawPath ?? event.path, address };
 }
 
 const neverConnected = [
@@ -389,4 +622,7 @@ function retryAfter(headers) {
   return value.endsWith(" GMT") ? Math.max(Date.parse(value) - Date.now(), 0) || 0 : 0;
 }
 
-module.exports = { Limits, Call, Settler, SettleError, webAdapter, ofEvent, headers };
+module.exports = {
+  Limits, Asking, Call, Settler, SettleError, Mistake,
+  webAdapter, ofEvent, headers, onMachine, byInvoke, check, serverErrors,
+};

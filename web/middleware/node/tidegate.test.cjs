@@ -29,7 +29,7 @@ function nonzero(call) {
 const keys = [
   "denied", "keyId", "keyName", "plan", "route", "policyVersion", "keyVersion", "limit", "remaining",
   "reset", "rateLimit", "rateLimitPolicy", "retryAfter", "wait", "message", "problemType",
-  "violatedPolicies", "reference", "reservation", "shadowDenied", "degraded",
+  "violatedPolicies", "reference", "settlement", "shadowDenied", "degraded",
 ];
 
 function optionsOf(c) {
@@ -130,9 +130,9 @@ const nothing = { reserved: 0, actual: 0, owed: 0, partial: false };
 function scripted(c) {
   const attempts = [];
   const fetch = async (url, { body, signal, headers }) => {
-    assert.equal(url, "https://tidegate.example/prod/api/v1/reservations/settle");
+    assert.equal(url, "https://tidegate.example/prod/api/v1/settlements");
     assert.equal(headers.Authorization, "Bearer machine");
-    assert.deepEqual(JSON.parse(body), { reservation: "tgr_x", cost: c.cost ?? 7 });
+    assert.deepEqual(JSON.parse(body), { settlement: "tgr_x", cost: c.cost ?? 7 });
     attempts.push(Date.now());
     assert.ok(attempts.length <= c.answers.length, `attempt ${attempts.length}`);
     const { fault, status, retryAfter, body: text } = c.answers[attempts.length - 1];
@@ -207,7 +207,7 @@ test("settle through a server", { timeout: 20_000 }, async () => {
   try {
     const handler = new Limits({ settler: { url, token: "machine" } }).lambda((_event, _context, call) => (
       call.settle(7)));
-    const authorizer = { denied: false, reservation: "tgr_x" };
+    const authorizer = { denied: false, settlement: "tgr_x" };
     const answer = await handler({ requestContext: { authorizer } });
     assert.deepEqual(answer, { ...nothing, actual: 7, headers: {} });
     assert.equal(attempts, 3);
@@ -228,13 +228,13 @@ test("an unreachable server", { timeout: 20_000 }, async () => {
   await assert.rejects(settler.settle("tgr_x", 7), { name: "SettleError", status: 409 });
 });
 
-test("settle without a reservation or a settler", async () => {
+test("settle without a settlement or a settler", async () => {
   const run = (authorizer, settler) => new Limits({ settler })
     .lambda((_event, _context, call) => call.settle(7))({ requestContext: { authorizer } });
-  const unused = { settle: () => assert.fail("settle called the API without a reservation") };
+  const unused = { settle: () => assert.fail("settle called the API without a settlement") };
   assert.deepEqual(await run({ denied: false }, Object.setPrototypeOf(unused, Settler.prototype)),
     { ...nothing, headers: {} });
-  await assert.rejects(run({ denied: false, reservation: "tgr_x" }), /no settler/);
+  await assert.rejects(run({ denied: false, settlement: "tgr_x" }), /no settler/);
 });
 
 // Fields of a handler's response stay as they are. Payload 2.0 has short responses.
@@ -328,15 +328,15 @@ async function settledBy(backend) {
   });
   try {
     const answer = await backend();
-    const url = "https://tidegate.example/prod/api/v1/reservations/settle";
-    assert.deepEqual(requests, [[url, { reservation: "tgr_x", cost: 500 }]]);
+    const url = "https://tidegate.example/prod/api/v1/settlements";
+    assert.deepEqual(requests, [[url, { settlement: "tgr_x", cost: 500 }]]);
     return answer;
   } finally {
     mock.restoreAll();
   }
 }
 
-const reserved = { denied: false, keyName: "orders", reservation: "tgr_x" };
+const reserved = { denied: false, keyName: "orders", settlement: "tgr_x" };
 
 test("the documented backend in Express", { timeout: 20_000 }, async () => {
   const server = http.createServer(documented(0, "app"));

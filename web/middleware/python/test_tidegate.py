@@ -202,9 +202,9 @@ class Settlements(unittest.TestCase):
         clock, attempts = Clock(), []
 
         def post(url, fields, body, timeout):
-            self.assertEqual(url, "https://tidegate.example/prod/api/v1/reservations/settle")
+            self.assertEqual(url, "https://tidegate.example/prod/api/v1/settlements")
             self.assertEqual(fields["Authorization"], "Bearer machine")
-            self.assertEqual(json.loads(body), {"reservation": "tgr_x", "cost": case.get("cost", 7)})
+            self.assertEqual(json.loads(body), {"settlement": "tgr_x", "cost": case.get("cost", 7)})
             attempts.append(clock.now)
             self.assertLessEqual(len(attempts), len(case["answers"]))
             answer = case["answers"][len(attempts) - 1]
@@ -246,14 +246,14 @@ class Settlements(unittest.TestCase):
         case = next(case for case in TABLE["settlements"] if case["name"] == "throttled once")
         self.assertGreaterEqual(len({self.settle(case)[1][1] for _ in range(20)}), 10)
 
-    def test_without_a_reservation_or_a_settler(self):
+    def test_without_a_settlement_or_a_settler(self):
         def settle(**authorizer):
             handler = tidegate.Limits().lambda_handler(lambda event, context, call: call.settle(7).actual)
             return handler({"requestContext": {"authorizer": {"denied": False, **authorizer}},
                             "version": "2.0"}, None)
         self.assertEqual(settle()["body"], "0")
         with self.assertRaises(tidegate.NoSettler):
-            settle(reservation="tgr_x")
+            settle(settlement="tgr_x")
 
 
 @contextlib.contextmanager
@@ -287,7 +287,7 @@ class Servers(unittest.TestCase):
         with server(answer) as url:
             settled = tidegate.Settler(url + "/prod/", "machine").settle("tgr_x", 7)
         self.assertEqual(settled, tidegate.Settlement(actual=7))
-        self.assertEqual(paths, ["/prod/api/v1/reservations/settle"] * 3)
+        self.assertEqual(paths, ["/prod/api/v1/settlements"] * 3)
 
     def test_a_slow_response_ends(self):
         """The timeout applies to the whole attempt, not to each read."""
@@ -314,7 +314,7 @@ class Servers(unittest.TestCase):
 class Documented(unittest.TestCase):
     """The documented code of docs/backends.md runs."""
 
-    authorizer = {"denied": False, "keyName": "orders", "reservation": "tgr_x"}
+    authorizer = {"denied": False, "keyName": "orders", "settlement": "tgr_x"}
 
     def block(self, number):
         page = (pathlib.Path(__file__).parent / "../../../docs/backends.md").read_text("utf-8")
@@ -327,12 +327,12 @@ class Documented(unittest.TestCase):
 
     @contextlib.contextmanager
     def settles(self):
-        url = "https://tidegate.example/prod/api/v1/reservations/settle"
+        url = "https://tidegate.example/prod/api/v1/settlements"
         with mock.patch.object(tidegate, "_post", return_value=(200, {}, b"{}")) as post:
             yield
         post.assert_called_once_with(
             url, {"Content-Type": "application/json", "Authorization": "Bearer machine"},
-            b'{"reservation": "tgr_x", "cost": 500}', mock.ANY)
+            b'{"settlement": "tgr_x", "cost": 500}', mock.ANY)
 
     def test_wsgi(self):
         environ = {"HTTP_X_AMZN_REQUEST_CONTEXT": json.dumps({"authorizer": self.authorizer})}

@@ -1,17 +1,22 @@
-"""Applies the decisions of Tidegate's authorizer in WSGI, ASGI and Lambda handlers.
+"""Applies Tidegate's decisions in WSGI, ASGI, Flask, FastAPI and Lambda handlers.
 
-Copy this file; it needs Python 3.10 and no package. docs/backends.md describes its use.
-It equals the Go package web/middleware, and both pass the same table of cases.
+Limits reads the decision of Tidegate's authorizer; Asking asks for one, where another
+authorizer runs, or none. Copy this file; it needs Python 3.10 and no package.
+docs/backends.md and docs/direct.md describe its use. It equals the Go package
+web/middleware, and both pass the same tables of cases.
 
-The backend must be reachable only through API Gateway, since direct clients could claim
-any decision. A request without a decision gets 500 and never reaches an application.
+A backend with Limits must be reachable only through API Gateway, since direct clients
+could claim any decision. A request without a decision gets 500 and never reaches an
+application.
 """
 
+import asyncio
 import contextlib
 import dataclasses
 import email.utils
 import functools
 import http.client
+import inspect
 import json
 import logging
 import random
@@ -29,7 +34,8 @@ KEYS = {
     "remaining": "remaining", "reset": "reset", "rateLimit": "rate_limit",
     "rateLimitPolicy": "rate_limit_policy", "retryAfter": "retry_after", "wait": "wait",
     "message": "message", "problemType": "problem_type", "violatedPolicies": "violated_policies",
-    "reference": "reference", "reservation": "reservation", "shadowDenied": "shadow_denied", "degraded": "degraded",
+    "reference": "reference", "settlement": "settlement", "atOnce": "at_once", "shadowDenied": "shadow_denied",
+    "degraded": "degraded",
 }
 
 
@@ -123,23 +129,27 @@ class Call:
     problem_type: str
     violated_policies: tuple
     reference: str  # by which an operator finds the denial
-    reservation: str = dataclasses.field(repr=False)
+    settlement: str = dataclasses.field(repr=False)
+    at_once: bool  # the settlement ends a call of a limit at once
     shadow_denied: bool
     degraded: bool
+    _settled: threading.Event = dataclasses.field(
+        default_factory=threading.Event, init=False, repr=False, compare=False)
     _settler: "Settler | None" = dataclasses.field(default=None, repr=False, compare=False)
 
     def settle(self, cost):
         """Charges the actual cost of the request, and returns the Settlement.
 
         The cost is a number, or a dict of a number for each unit. settle refunds the
-        unused part of the reservation, and charges any cost above it. Without a
-        reservation it does nothing. It blocks: async code calls it by asyncio.to_thread.
+        unused part of what was taken, and charges any cost above it. Without a
+        settlement it does nothing. It blocks: async code calls it by asyncio.to_thread.
         """
-        if not self.reservation:
+        if not self.settlement:
             return Settlement()
         if self._settler is None:
             raise NoSettler("tidegate: no settler")
-        return self._settler.settle(self.reservation, cost)
+        self._settled.set()
+        return self._settler.settle(self.settlement, cost)
 
 
 def _parse(context, settler):
@@ -258,23 +268,24 @@ class Limits:
             return call, fields, None
         if call.retry_after > 0:  # a call that can never pass gets none
             fields.append(("Retry-After", str(call.retry_after)))
-        fields += self._exposed(origin)
+        fields += _exposed(self._origins, origin)
         return None, [], _problem(429, call.problem_type, call.message, call.violated_policies, call.wait,
                                   call.reference, fields)
 
-    def _exposed(self, origin):
-        """Returns the fields that let scripts of an origin read a response."""
-        if self._origins is None:
-            fields, allowed = [], "*"
-        else:
-            fields, allowed = [("Vary", "Origin")] if self._origins else [], origin
-            if origin not in self._origins:
-                return fields
-            fields.append(("Access-Control-Allow-Credentials", "true"))
-        return fields + [
-            ("Access-Control-Allow-Origin", allowed),
-            ("Access-Control-Expose-Headers", "Retry-After, RateLimit, RateLimit-Policy"),
-        ]
+
+def _exposed(origins, origin):
+    """Returns the fields that let scripts of an origin read a response."""
+    if origins is None:
+        fields, allowed = [], "*"
+    else:
+        fields, allowed = [("Vary", "Origin")] if origins else [], origin
+        if origin not in origins:
+            return fields
+        fields.append(("Access-Control-Allow-Credentials", "true"))
+    return fields + [
+        ("Access-Control-Allow-Origin", allowed),
+        ("Access-Control-Expose-Headers", "Retry-After, RateLimit, RateLimit-Policy"),
+    ]
 
 
 def _missing(fields, names):
@@ -322,7 +333,7 @@ def _with_fields(answer, fields, event):
 
 @dataclasses.dataclass(frozen=True)
 class Settlement:
-    """The result of settling a reservation."""
+    """The result of settling a call."""
 
     reserved: int | dict = 0  # taken before the call; a dict of a number for each unit
     actual: int | dict = 0  # actually used
@@ -362,27 +373,29 @@ MAX_ANSWER = 1 << 16  # bytes
 
 
 class Settler:
-    """Settles reservations over Tidegate's JSON API. It is safe for concurrent use.
+    """Settles calls over Tidegate's JSON API. It is safe for concurrent use.
 
-    url is the dashboard's address, token a machine token of scope settle.
+    url is the dashboard's address, token a machine token of scope settle. With a door in
+    place of them it settles by direct calls.
     """
 
-    def __init__(self, url, token):
-        self._url = url.removesuffix("/") + "/api/v1/reservations/settle"
+    def __init__(self, url="", token="", door=None):
+        self._url = url.removesuffix("/") + "/api/v1/settlements"
         self._token = token
+        self._door = door
 
-    def settle(self, reservation, cost):
-        """Settles a reservation by its text.
+    def settle(self, settlement, cost):
+        """settles a call by the text of its context.
 
         It retries after a connection error, a 429 or a 5xx, with random pauses. Retries
-        are safe, since a reservation settles once. A 409 is success if an earlier attempt
+        are safe, since a call settles once. A 409 is success if an earlier attempt
         of this call may have settled; only the cost of that settlement is known.
         """
         end = time.monotonic() + SETTLE_DEADLINE
         may_be_settled = False
         for attempt in range(1, SETTLE_ATTEMPTS + 1):
             try:
-                return self._try(reservation, cost, min(SETTLE_TIMEOUT, end - time.monotonic()))
+                return self._try(settlement, cost, min(SETTLE_TIMEOUT, end - time.monotonic()))
             except SettleError as refused:
                 if refused.status == 409 and may_be_settled:
                     return Settlement(actual=cost)
@@ -399,16 +412,22 @@ class Settler:
                 raise failure
             time.sleep(pause)
 
-    def _try(self, reservation, cost, timeout):
-        body = json.dumps({"reservation": reservation, "cost": cost}).encode()
+    def _try(self, settlement, cost, timeout):
+        if self._door:
+            call = {"tidegate": "settle", "settlement": settlement, "cost": cost}
+            return _settlement_of(self._door("settle", call, timeout))
+        body = json.dumps({"settlement": settlement, "cost": cost}).encode()
         fields = {"Content-Type": "application/json", "Authorization": f"Bearer {self._token}"}
         status, answered, text = _post(self._url, fields, body, timeout)
         if status != 200:
             raise SettleError(status, _detail(text), _retry_after(answered.get("Retry-After")))
-        settled = json.loads(text)
-        return Settlement(
-            settled.get("reserved", 0), settled.get("actual", 0), settled.get("owed", 0),
-            settled.get("partial", False))
+        return _settlement_of(json.loads(text))
+
+
+def _settlement_of(settled):
+    return Settlement(
+        settled.get("reserved", 0), settled.get("actual", 0), settled.get("owed", 0),
+        settled.get("partial", False))
 
 
 def _post(url, fields, body, timeout):
@@ -474,3 +493,322 @@ def _retry_after(value):
         return max(email.utils.parsedate_to_datetime(value).timestamp() - time.time(), 0)
     except ValueError:
         return 0
+
+
+class Mistake(ValueError):
+    """A mistake in a direct call, which another attempt does not mend."""
+
+
+ASK_TIMEOUT = 2  # seconds, of one check
+
+
+def on_machine(url):
+    """Returns a door to check -listen, at a URL such as http://127.0.0.1:2773."""
+    def send(kind, call, timeout):
+        fields = {"Content-Type": "application/json"}
+        body = json.dumps(call).encode()
+        status, _, text = _post(f"{url.removesuffix('/')}/{kind}", fields, body, timeout)
+        answer = json.loads(text)
+        if status == 200:
+            return answer
+        if status == 400 and kind == "check":
+            raise Mistake(answer["error"])
+        raise SettleError(status, answer["error"])
+    return send
+
+
+def by_invoke(client, function_name):
+    """Returns a door to the check function on Lambda. client is boto3.client("lambda")."""
+    def send(kind, call, _timeout):
+        response = client.invoke(FunctionName=function_name, Payload=json.dumps(call))
+        answer = json.loads(response["Payload"].read())
+        if not response.get("FunctionError"):
+            return answer
+        failed, text = answer.get("errorType"), answer.get("errorMessage", "")
+        if failed == "Mistake" and kind == "check":
+            raise Mistake(text)
+        raise SettleError({"Mistake": 400, "Conflict": 409}.get(failed, 503), text)
+    return send
+
+
+def check(door, call):
+    """Asks about a call, a dict with the members of docs/direct.md.
+
+    It takes from the call's limits if the call is allowed, and returns the answer. It is
+    not tried again, since a second attempt could take twice. It raises a Mistake, or
+    another error if the door cannot be reached.
+    """
+    members = {name: value for name, value in call.items() if value is not None}
+    answer = door("check", {"tidegate": "check", **members}, ASK_TIMEOUT)
+    if not isinstance(answer, dict) or answer.get("allowed") != (answer.get("status") == 200):
+        raise ValueError("tidegate: the answer is not one of the check function")
+    return {"headers": {}, "body": "", "context": {}, **answer}
+
+
+def server_errors(status):
+    """A refund_on for requests that the backend failed to serve: 5xx."""
+    return status >= 500
+
+
+class Asking:
+    """Asks a door about every request, where no authorizer of Tidegate has decided.
+
+    It adds the RateLimit fields, answers 401, 403 or 429 in place of the application, and
+    gives it the decision as Limits does.
+
+    door           on_machine(url) or by_invoke(client, function_name)
+    caller         function of the request, which says who calls: a dict such as {"subject":
+                   …, "plan": …} or {"apiKey": …}, from what the framework has verified;
+                   without either of them the request is answered 401. method, path and
+                   address are the request's unless it gives them. For asgi and fastapi it
+                   may be async
+    refund_on      function of the status, such as server_errors, which says whether a
+                   request gives back what it took
+    open           lets requests pass that cannot be checked now, but never one with an
+                   apiKey, which nobody has verified; otherwise they are answered 429
+    allow_origins  as of Limits
+    log            a logging.Logger, which gets what cannot be checked or settled
+    """
+
+    def __init__(self, door, caller, refund_on=None, open=False, allow_origins=None, log=None):
+        self._door = door
+        self._caller = caller
+        self._refund_on = refund_on or (lambda status: False)
+        self._settle = True if refund_on else None
+        self._open = open
+        self._origins = allow_origins
+        self._log = log or logging.getLogger("tidegate")
+        self._settler = Settler(door=door)
+
+    def wsgi(self, app):
+        """Wraps a WSGI application, which finds the decision in environ["tidegate"].
+
+        The caller gets the environ. Put a middleware that sets REMOTE_ADDR around it
+        behind a proxy, such as Werkzeug's ProxyFix.
+        """
+        def wrapped(environ, start_response):
+            found = _of_wsgi(environ)
+            call, answer = self._ask(lambda: self._caller(environ), found, environ.get("HTTP_ORIGIN"))
+            fields = list(answer["headers"].items())
+            if call is None:
+                status = answer["status"]
+                start_response(f"{status} {HTTPStatus(status).phrase}", fields)
+                return [answer["body"].encode()]
+            environ["tidegate"] = call
+            sent = [500]  # if the application raises
+
+            def start(status, headers, exc_info=None):
+                sent[0] = int(status.split()[0])
+                return start_response(status, headers + _missing(fields, dict(headers)), exc_info)
+            try:
+                body = app(environ, start)
+            except BaseException:
+                self._end(call, 500)
+                raise
+            return _Closing(body, lambda: self._end(call, sent[0]))
+        return wrapped
+
+    def flask(self, app):
+        """Registers itself with a Flask application: views find the decision in g.tidegate.
+
+        The caller gets flask.request. Call it behind what registers the log-in, and set
+        ProxyFix behind a proxy.
+        """
+        from flask import g, request
+
+        @app.before_request
+        def before():
+            call, answer = self._ask(lambda: self._caller(request), _of_wsgi(request.environ),
+                                     request.headers.get("Origin"))
+            if call is None:
+                return app.response_class(answer["body"], answer["status"], answer["headers"])
+            g.tidegate, g.tidegate_fields, g.tidegate_status = call, answer["headers"], 500
+            return None
+
+        @app.after_request
+        def after(response):
+            if "tidegate" in g:
+                g.tidegate_status = response.status_code
+                for name, value in _missing(g.tidegate_fields.items(), response.headers.keys()):
+                    response.headers[name] = value
+            return response
+
+        @app.teardown_request
+        def teardown(error):
+            call = g.pop("tidegate", None)
+            if call is not None:
+                self._end(call, 500 if error else g.tidegate_status)
+
+    def asgi(self, app):
+        """Wraps an ASGI application, which finds the decision in scope["tidegate"].
+
+        The caller gets the scope: behind Starlette's AuthenticationMiddleware it has the
+        user. Starlette and FastAPI add it by app.add_middleware(limits.asgi). It asks about
+        the handshake of a WebSocket too.
+        """
+        async def wrapped(scope, receive, send):
+            if scope["type"] == "lifespan":
+                return await app(scope, receive, send)
+            origin = next(iter(_values(scope, "origin")), None)
+            call, answer = await self._ask_async(self._caller, scope, scope, origin)
+            socket_ = scope["type"] == "websocket"
+            if call is None and socket_:
+                return await send({"type": "websocket.close", "code": 1008})
+            fields = list(answer["headers"].items())
+            if call is None:
+                await send({"type": "http.response.start", "status": answer["status"],
+                            "headers": _encoded(fields)})
+                return await send({"type": "http.response.body", "body": answer["body"].encode()})
+            sent = [200 if socket_ else 500]
+
+            async def sending(message):
+                if message["type"] == "http.response.start":
+                    sent[0], own = message["status"], list(message.get("headers", []))
+                    names = [name.decode("latin-1") for name, _ in own]
+                    message = {**message, "headers": own + _encoded(_missing(fields, names))}
+                await send(message)
+            try:
+                await app({**scope, "tidegate": call}, receive, sending)
+            except BaseException:
+                sent[0] = 500
+                raise
+            finally:
+                await asyncio.shield(asyncio.to_thread(self._end, call, sent[0]))
+        return wrapped
+
+    def fastapi(self, user):
+        """Returns a dependency of FastAPI for a user, who is a dependency too.
+
+        The caller gets what the dependency user returns. The dependency returns the
+        decision: call: Call = Depends(limits.fastapi(current_user)). It answers 401, 403 or
+        429 by an HTTPException, whose detail is the problem.
+        """
+        from fastapi import Depends, HTTPException, Request, Response
+
+        async def dependency(request: Request, response: Response, who=Depends(user)):
+            call, answer = await self._ask_async(self._caller, who, request.scope,
+                                                 request.headers.get("origin"))
+            if call is None:
+                raise HTTPException(answer["status"], json.loads(answer["body"]), answer["headers"])
+            for name, value in answer["headers"].items():
+                response.headers[name] = value
+            status = 200
+            try:
+                yield call
+            except BaseException as failed:
+                status = getattr(failed, "status_code", 500)
+                raise
+            finally:
+                await asyncio.shield(asyncio.to_thread(self._end, call, status))
+        return dependency
+
+    def lambda_handler(self, handler):
+        """Wraps a handler of events: handler(event, context, call).
+
+        The event is of a function URL, an API, a WebSocket's message or a load balancer.
+        The caller gets it.
+        """
+        @functools.wraps(handler)
+        def wrapped(event, context):
+            sent = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
+            call, answer = self._ask(lambda: self._caller(event), _of_lambda(event), sent.get("origin"))
+            if call is None:
+                return {"statusCode": answer["status"], "headers": answer["headers"], "body": answer["body"]}
+            status = 500
+            try:
+                result = handler(event, context, call)
+                status = result.get("statusCode", 200) if isinstance(result, dict) else 200
+                return _with_fields(result, list(answer["headers"].items()), event)
+            finally:
+                self._end(call, status)
+        return wrapped
+
+    async def _ask_async(self, caller, argument, scope, origin):
+        try:
+            who = caller(argument)
+            if inspect.isawaitable(who):
+                who = await who
+        except Exception as failed:
+            return self._ask(lambda: (_ for _ in ()).throw(failed), {}, origin)
+        path = scope.get("raw_path") or urllib.parse.quote(scope["path"]).encode()
+        found = {"method": scope.get("method", "GET"), "path": path.split(b"?")[0].decode("latin-1"),
+                 "address": (scope.get("client") or [None])[0]}
+        return await asyncio.to_thread(self._ask, lambda: who, found, origin)
+
+    def _ask(self, caller, found, origin):
+        """Returns the admitted call, or None, and the answer that admits or refuses it."""
+        who = None
+        try:
+            who = caller() or {}
+            if not who.get("subject") and not who.get("apiKey"):
+                return self._refuse(origin, 401, detail="This request has no caller.",
+                                    fields=[("WWW-Authenticate", "Bearer")])
+            answer = check(self._door, {"settle": self._settle, **found, **who})
+            if answer["allowed"]:
+                return _parse(answer["context"], self._settler), answer
+            answer["headers"].update(_exposed(self._origins, origin))
+            return None, answer
+        except Exception as failed:
+            if who is None or isinstance(failed, Mistake):
+                self._log.exception("request refused: the check is asked wrongly")
+                return self._refuse(origin, 500, detail="The limits of this request cannot be checked.")
+            if self._open and not who.get("apiKey"):
+                self._log.warning("request passes unchecked: %s", failed)
+                return _parse({"denied": False, "degraded": True}, self._settler), {"headers": {}}
+            self._log.exception("request denied: it cannot be checked")
+            return self._refuse(
+                origin, 429, "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+                "The limits cannot be checked right now. Retry after 1 second.", wait="1",
+                fields=[("Retry-After", "1")])
+
+    def _refuse(self, origin, status, kind="", detail="", wait="", fields=()):
+        status, fields, body = _problem(
+            status, kind, detail, wait=wait, fields=[*fields, *_exposed(self._origins, origin)])
+        return None, {"allowed": False, "status": status, "headers": dict(fields), "body": body}
+
+    def _end(self, call, status):
+        """Gives back what a failed request took, and the place of a limit at once."""
+        refund = self._refund_on(status)
+        if not call.settlement or call._settled.is_set() or not (refund or call.at_once):
+            return
+        try:
+            call.settle(0 if refund else {})
+        except Exception:
+            self._log.exception("the cost of a call stays charged")
+
+
+def _of_wsgi(environ):
+    path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
+    return {"method": environ["REQUEST_METHOD"], "path": urllib.parse.quote(path.encode("latin-1")) or "/",
+            "address": environ.get("REMOTE_ADDR")}
+
+
+def _of_lambda(event):
+    """Returns method, path and address of an event.
+
+    A WebSocket's message has the method MESSAGE, and its route key as path.
+    """
+    context = event.get("requestContext") or {}
+    http_ = context.get("http") or {}
+    address = http_.get("sourceIp") or (context.get("identity") or {}).get("sourceIp")
+    if context.get("eventType"):
+        return {"method": context["eventType"], "path": f"/{context.get('routeKey')}", "address": address}
+    return {"method": http_.get("method") or event.get("httpMethod"),
+            "path": event.get("rawPath") or event.get("path"), "address": address}
+
+
+class _Closing:
+    """A WSGI body that calls a function after it is closed."""
+
+    def __init__(self, body, closed):
+        self._body, self._closed = body, closed
+
+    def __iter__(self):
+        return iter(self._body)
+
+    def close(self):
+        try:
+            if hasattr(self._body, "close"):
+                self._body.close()
+        finally:
+            self._closed()

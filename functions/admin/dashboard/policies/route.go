@@ -83,7 +83,7 @@ func (f *routeForm) apply(next *policy.Set) bool {
 	if f.row = routeIndex(next, f.old); f.row < 0 {
 		return false
 	}
-	r.ID = next.Routes[f.row].ID
+	r.ID, r.Scopes = next.Routes[f.row].ID, next.Routes[f.row].Scopes
 	next.Routes[f.row] = r
 	renameRoute(next, f.old, r.Name)
 	return true
