@@ -83,7 +83,7 @@ func TestCheckSettings(t *testing.T) {
 		"FOREIGN_KEYS": "true", "DIRECT_CALLS": "on", "KEY_HEADERS": "x-api-key,apikey",
 		"JWT_COOKIE": "session", "JWT_COOKIE_ORIGINS": "https://app.example.com",
 		"JWT_CONTEXT_CLAIMS": "client_id",
-		"SETTLE_WITHIN": "1s", "DENY_CACHE": "0s", "CALLER_CACHE": "0s",
+		"SETTLE_WITHIN":      "1s", "DENY_CACHE": "0s", "CALLER_CACHE": "0s",
 		"STAGE": "blue", "LOG_LEVEL": "error",
 	}
 	checkDocumented(t, "check", env, "VALKEY_URL", "KEY_PEPPER", "VALKEY_TIMEOUT", "VALKEY_CONNECT_TIMEOUT",

@@ -2,14 +2,14 @@ package templates
 
 // AuditPage lists changes, newest first.
 type AuditPage struct {
-	Page     Page
-	Filter   AuditFilter
-	Choices  *KeyChoices // keys that the typed name matches; nil unless there are several
-	Entries  []Entry
-	Empty    Empty
-	First    string // address of the newest entries; empty on the first page
-	Next     string // address of older entries; empty on the last page
-	Export   string
+	Page    Page
+	Filter  AuditFilter
+	Choices *KeyChoices // keys that the typed name matches; nil unless there are several
+	Entries []Entry
+	Empty   Empty
+	First   string // address of the newest entries; empty on the first page
+	Next    string // address of older entries; empty on the last page
+	Export  string
 }
 
 // AuditFilter is the form that filters the list.
