@@ -222,7 +222,8 @@ func TestPublishedLimits(t *testing.T) {
 	attempt := 0
 	for _, api := range publishedLimits {
 		t.Run(api.api, func(t *testing.T) {
-			saved := admin.send(t, http.MethodPut, "/api/v1/policy.yaml?reason=published&accept=true", api.policy,
+			saved := admin.send(t, http.MethodPut, "/api/v1/policy.yaml?reason=published&accept=true",
+				api.policy,
 				"Content-Type", "application/yaml", "If-Match", "*", "Cookie", cookie)
 			if saved.status != http.StatusOK {
 				t.Fatalf("%d %s", saved.status, saved.body)
@@ -235,7 +236,7 @@ func TestPublishedLimits(t *testing.T) {
 					keys[plan] = newKey(t, admin, cookie, plan, attempt)
 				}
 				began := time.Now()
-				problems = api.play(t, c, p.url("rest"), keys, strconv.Itoa(attempt))
+				problems = api.play(c, p.url("rest"), keys, strconv.Itoa(attempt))
 				return api.within == 0 || time.Since(began) < api.within
 			})
 			for _, problem := range problems {
@@ -261,7 +262,7 @@ func newKey(t *testing.T, admin adminFunction, cookie, plan string, attempt int)
 }
 
 // play makes the calls and returns what differs from what is published.
-func (api published) play(t *testing.T, c caller, url string, keys map[string]string, unique string,
+func (api published) play(c caller, url string, keys map[string]string, unique string,
 ) (problems []string) {
 	for _, these := range api.calls {
 		method, path, _ := strings.Cut(strings.ReplaceAll(these.call, "#", unique), " ")
@@ -274,7 +275,8 @@ func (api published) play(t *testing.T, c caller, url string, keys map[string]st
 			said := a.header.Get("RateLimit") + " " + a.header.Get("RateLimit-Policy")
 			for _, field := range these.fields {
 				if i == these.times-1 && !strings.Contains(said, field) {
-					problems = append(problems, fmt.Sprintf("%s, %s: %s, want %s", these.plan, these.call, said, field))
+					problems = append(problems, fmt.Sprintf("%s, %s: %s, want %s", these.plan, these.call,
+						said, field))
 				}
 			}
 		}

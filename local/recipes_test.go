@@ -122,7 +122,7 @@ func (r recipes) inNode(t *testing.T, heading string) script {
 	browsertest.Need(t, err, "install Node.js 20 or newer")
 	packages, err := filepath.Abs("../web/middleware/node/node_modules")
 	if err == nil {
-		_, err = os.Stat(filepath.Join(packages, "@aws-sdk/client-lambda"))
+		_, err = os.Stat(filepath.Join(packages, "@aws-sdk", "client-lambda"))
 	}
 	browsertest.Need(t, err, "install it: npm ci --ignore-scripts --prefix web/middleware/node")
 	s := r.script(t, map[string]string{"recipe.cjs": documented(t, "recipes.md", heading, "js"),
@@ -176,7 +176,7 @@ func (s script) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
 		s.edit(event)
 		payload, _ = json.Marshal(event)
 	}
-	command := exec.CommandContext(ctx, s.command[0], s.command[1:]...) //nolint:gosec // the test's own
+	command := exec.CommandContext(ctx, s.command[0], s.command[1:]...)
 	command.Dir, command.Env, command.Stdin = s.folder, s.env, bytes.NewReader(payload)
 	command.Stderr = s.t.Output()
 	answer, err := command.Output()
@@ -247,7 +247,8 @@ func (r recipes) inGo(t *testing.T) gateway.Invoker {
 		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 			return aws.Credentials{AccessKeyID: "x", SecretAccessKey: "x"}, nil
 		})})
-	a := &authorizer{door: byInvoke(client, "tidegate-prod-check"), verify: func(event authorizerEvent) (user, error) {
+	a := &authorizer{door: byInvoke(client, "tidegate-prod-check"), verify: func(event authorizerEvent) (user,
+		error) {
 		if name := event.Headers["X-User"]; name != "" {
 			return user{name, "two", "acme"}, nil
 		}
@@ -321,7 +322,8 @@ func TestOwnAuthorizer(t *testing.T) {
 			apis.REST.Authorizer, apis.REST.Integration = function(t), echo.Backend{}
 			api := served(t, apis.REST)
 			for _, rest := range []string{`"remaining": "1"`, `"remaining": "0"`} {
-				if _, body := get(t, api+"/orders", http.StatusOK, "X-User", name); !strings.Contains(body, rest) ||
+				if _, body := get(t, api+"/orders", http.StatusOK, "X-User", name); !strings.Contains(body,
+					rest) ||
 					!strings.Contains(body, `"tenant": "acme"`) {
 					t.Errorf("got %s, want %s and the tenant", body, rest)
 				}
@@ -377,7 +379,8 @@ func TestFunctionURL(t *testing.T) {
 	get(t, api+"/orders", http.StatusUnauthorized)
 	get(t, api+"/orders", http.StatusUnauthorized, "X-Api-Key", "tg_test_no")
 	for range 2 {
-		if _, body := get(t, api+"/orders", http.StatusOK, "X-Api-Key", secret.Reveal()); body != "hello a key" {
+		if _, body := get(t, api+"/orders", http.StatusOK, "X-Api-Key",
+			secret.Reveal()); body != "hello a key" {
 			t.Errorf("got %s", body)
 		}
 	}

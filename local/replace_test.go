@@ -56,7 +56,8 @@ func TestScopesOfRoutes(t *testing.T) {
 		set.Limits, set.Plans[0].Limits = nil, registrytest.Limits("100 per hour")
 		all := limits.Route{Name: "orders", Match: []route.Pattern{{Path: "/orders/{proxy+}"}},
 			Scopes: []string{"orders"}}
-		one := limits.Route{Name: "refunds", Match: []route.Pattern{{Method: "GET", Path: "/orders/{id}/refunds"}},
+		one := limits.Route{Name: "refunds", Match: []route.Pattern{{Method: "GET",
+			Path: "/orders/{id}/refunds"}},
 			Scopes: []string{"refunds", "admin"}}
 		set.Routes = []limits.Route{all, one}
 	})

@@ -60,7 +60,8 @@ func newTraffic(t *testing.T) *traffic {
 	w.environments = []*lambda.Function{w.Function, startCheck(t, server, nil).Function,
 		startCheck(t, server, nil).Function}
 	registrytest.Save(t, w.store, byTest, func(s *policy.Set) {
-		s.Plans = []policy.Plan{{Name: "two", Limits: registrytest.Limits("20 per hour", "15 per hour, shadow")},
+		s.Plans = []policy.Plan{{Name: "two", Limits: registrytest.Limits("20 per hour",
+			"15 per hour, shadow")},
 			{Name: "many", Limits: registrytest.Limits("1,000 per hour")},
 			{Name: "team", Limits: registrytest.Limits("1,000 per hour", "10 per hour, each group")}}
 		s.Routes = []limits.Route{registrytest.Route("search", 1, "/search"),
@@ -200,7 +201,8 @@ func (w *traffic) burst(n int, name, path string, cost int64) {
 func (w *traffic) sum() *tally {
 	all := newTally()
 	for _, c := range w.tallies {
-		all.allowed, all.denied, all.refused = all.allowed+c.allowed, all.denied+c.denied, all.refused+c.refused
+		all.allowed, all.denied, all.refused = all.allowed+c.allowed, all.denied+c.denied,
+			all.refused+c.refused
 		all.cost, all.shadow = all.cost+c.cost, all.shadow+c.shadow
 		for limit, n := range c.byLimit {
 			all.byLimit[limit] += n
@@ -284,8 +286,10 @@ func TestEveryFigureIsTrue(t *testing.T) {
 		w.caller(name)
 	}
 	for _, path := range []string{"/", "/keys/" + w.ids["own"], "/denials"} {
-		if short, long := w.commands(path+"?range=1h"), w.commands(path+"?range=30d"); max(short, long) > 250 {
-			t.Errorf("%s takes %d commands for an hour and %d for 30 days, want at most 250", path, short, long)
+		if short, long := w.commands(path+"?range=1h"), w.commands(path+"?range=30d"); max(short,
+			long) > 250 {
+			t.Errorf("%s takes %d commands for an hour and %d for 30 days, want at most 250", path, short,
+				long)
 		} else {
 			t.Logf("%s: %d commands for an hour, %d for 30 days", path, short, long)
 		}
@@ -384,7 +388,8 @@ func (w *traffic) keys() {
 		}
 		for limit := range c.byLimit {
 			if len(k.DeniedBy) != 1 || k.DeniedBy[0].Limit != limit || row[column["denied by"]] != limit {
-				w.t.Errorf("%s is denied by %v, CSV %s, want %s", k.Name, k.DeniedBy, row[column["denied by"]],
+				w.t.Errorf("%s is denied by %v, CSV %s, want %s", k.Name, k.DeniedBy,
+					row[column["denied by"]],
 					limit)
 			}
 		}
@@ -461,7 +466,8 @@ func (w *traffic) caller(name string) {
 			}
 		}
 	}
-	for _, query := range []string{"", "?step=1h&from=" + time.Now().UTC().Add(-48*time.Hour).Format(time.RFC3339)} {
+	for _, query := range []string{"", "?step=1h&from=" +
+		time.Now().UTC().Add(-48*time.Hour).Format(time.RFC3339)} {
 		w.json("/keys/"+id+"/usage"+query, &usage)
 		if usage.History.Total != c.inAPI() {
 			w.t.Errorf("usage%s of %s: got %+v, want %+v", query, name, usage.History.Total, c.inAPI())

@@ -146,7 +146,8 @@ func (w *denialWorld) answer(t *testing.T, i int, c denialCall) string {
 	return string(response)
 }
 
-// The denials have every denied call, by caller, limit and minute, also those denied from memory, and refused calls
+// The denials have every denied call, by caller, limit and minute, also those denied
+// from memory, and refused calls
 // that had a key's secret or have a reason. It has the route's pattern but not the called
 // path, and no full address.
 func TestDenialsHaveEveryDenial(t *testing.T) {
@@ -306,7 +307,8 @@ func (w *denialWorld) countedByCause(t *testing.T, reader *records.Reader) {
 	if got := byCause(reader.Total(t.Context(), last)); got != all {
 		t.Errorf("in total: %s, want %s", got, all)
 	}
-	if got, want := byCause(reader.Caller(t.Context(), w.ids["two"], last)), "map[address:1 limit:16] 2"; got != want {
+	if got, want := byCause(reader.Caller(t.Context(), w.ids["two"], last)),
+		"map[address:1 limit:16] 2"; got != want {
 		t.Errorf("of one key: %s, want %s", got, want)
 	}
 }

@@ -29,8 +29,10 @@ func FuzzVerify(f *testing.F) {
 	v := newVerifier(f, Issuer{PlanClaim: "plan"})
 	f.Fuzz(func(t *testing.T, token string, payload []byte) {
 		got, err := v.Verify(t.Context(), token)
-		if err == nil && !reflect.DeepEqual(got, Claims{Issuer: issuer, Subject: "ada", Scopes: []string{}}) || err != nil &&
-			!errors.Is(err, ErrInvalid) {
+		if err == nil &&
+			!reflect.DeepEqual(got, Claims{Issuer: issuer, Subject: "ada", Scopes: []string{}}) ||
+			err != nil &&
+				!errors.Is(err, ErrInvalid) {
 			t.Fatalf("%q: got %+v, %v, want valid claims or ErrInvalid", token, got, err)
 		}
 		got, err = v.Verify(t.Context(), ed.sign(payload))
@@ -44,7 +46,8 @@ func FuzzVerify(f *testing.F) {
 		plan, _ := claims["plan"].(string)
 		expiry, _ := claims["exp"].(float64)
 		_, audienceGiven := claims["aud"]
-		if got.Subject == "" || got.Subject != named(claims["sub"]) || claims["iss"] != issuer || got.Plan != plan ||
+		if got.Subject == "" || got.Subject != named(claims["sub"]) || claims["iss"] != issuer ||
+			got.Plan != plan ||
 			expiry < float64(start.Unix()) ||
 			!audienceGiven && claims["client_id"] != audience {
 			t.Fatalf("%q: accepted as %+v, want valid claims only", payload, got)

@@ -35,7 +35,8 @@ func TestValidTokens(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s %s %v: %v", name, s.algorithm, changes, err)
 				}
-				if diff := cmp.Diff(Claims{Issuer: issuer, Subject: "ada", Scopes: []string{}}, got); diff != "" {
+				if diff := cmp.Diff(Claims{Issuer: issuer, Subject: "ada", Scopes: []string{}},
+					got); diff != "" {
 					t.Error(diff)
 				}
 			}

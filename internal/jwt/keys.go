@@ -98,7 +98,8 @@ func insteadOfKeys(text []byte) string {
 	}
 	var uri string
 	_ = json.Unmarshal(members["jwks_uri"], &uri) // another form leaves it empty
-	return fmt.Sprintf("is the issuer's discovery document: set the URL that it names as jwks_uri, %.200q", uri)
+	return fmt.Sprintf("is the issuer's discovery document: set the URL that it names as jwks_uri, %.200q",
+		uri)
 }
 
 // Len returns the number of keys.

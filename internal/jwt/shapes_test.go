@@ -283,7 +283,8 @@ func TestPlanOfGroups(t *testing.T) {
 	}{
 		"keys of an object": {map[string]any{"zoo": 1, "gold": map[string]any{}, "eu": nil}, "pro", true},
 		"words of a text":   {"eu gold staff", "pro", true},
-		"list":              {[]string{"eu", "gold", "staff"}, "pro", true}, "text": {"staff", "internal", true},
+		"list":              {[]string{"eu", "gold", "staff"}, "pro", true}, "text": {"staff", "internal",
+			true},
 		"none mapped": {[]string{"eu"}, "", true}, "empty list": {[]string{}, "", true},
 		"none given": {nil, "", true}, "a plan's own name": {"pro", "", true},
 		"number": {7, "", false}, "list of numbers": {[]int{7}, "", false},
@@ -302,7 +303,8 @@ func TestSeveralIssuers(t *testing.T) {
 		Audiences: []string{"billing"}, Keys: must(ParseKeys(keySetOf(ed)))}
 	v := newVerifierWith(t, Issuer{Keys: must(ParseKeys(keySetOf(rs)))}, Config{Issuers: []Issuer{second}})
 	theirs := map[string]any{"iss": second.Name, "aud": "billing", "client": "acme"}
-	for token, want := range map[string]Claims{rs.token(nil): {Issuer: issuer, Subject: "ada", Scopes: []string{}},
+	for token, want := range map[string]Claims{rs.token(nil): {Issuer: issuer, Subject: "ada",
+		Scopes: []string{}},
 		ed.token(theirs): {Issuer: second.Name, Subject: "acme", Scopes: []string{}}} {
 		if got, err := v.Verify(t.Context(), token); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("got %+v, %v, want %+v", got, err, want)
@@ -361,7 +363,8 @@ func TestNames(t *testing.T) {
 		want string
 	}{
 		"number": {42, "42"}, "long number": {int64(9007199254740991), "9007199254740991"},
-		"negative": {-7, "-7"}, "list of one": {[]string{"ada"}, "ada"}, "list of a number": {[]int{42}, "42"},
+		"negative": {-7, "-7"}, "list of one": {[]string{"ada"}, "ada"}, "list of a number": {[]int{42},
+			"42"},
 		"too long a number": {int64(9007199254740993), ""}, "fraction": {1.5, ""}, "empty": {"", ""},
 		"list of two": {[]string{"ada", "bob"}, ""}, "list of none": {[]string{}, ""},
 		"list in a list": {[][]string{{"ada"}}, ""}, "true": {true, ""},
@@ -375,7 +378,8 @@ func TestNames(t *testing.T) {
 
 // Claims for backends are texts, numbers and booleans, or JSON.
 func TestContextClaims(t *testing.T) {
-	v := newVerifierWith(t, Issuer{}, Config{ContextClaims: []string{"email", "cognito:groups", "age", "org.id",
+	v := newVerifierWith(t, Issuer{}, Config{ContextClaims: []string{"email", "cognito:groups", "age",
+		"org.id",
 		"admin", "missing", "long", "none"}})
 	got, err := v.Verify(t.Context(), signers()[2].token(map[string]any{"email": "ada@example.com",
 		"cognito:groups": []string{"a", "b"}, "age": 36, "org": map[string]any{"id": "acme"}, "admin": true,

@@ -118,15 +118,7 @@ func (p *Policy) routeErrors() []FieldError {
 			add(at+".name", fmt.Sprintf("is %q, as another route's: names must differ", r.Name))
 		}
 		names[r.Name] = true
-		if n := len(r.Scopes); n > MaxScopes {
-			add(at+".scopes", fmt.Sprintf("has %d scopes: must have at most %d", n, MaxScopes))
-		}
-		for j, scope := range r.Scopes {
-			if !isScope(scope) {
-				add(fmt.Sprintf("%s.scopes[%d]", at, j), fmt.Sprintf("is %.60q: must be 1 to 256 printable "+
-					"ASCII characters without spaces and quotes", scope))
-			}
-		}
+		errs = append(errs, r.scopeErrors(at)...)
 		if n := len(r.Match); n < 1 || n > MaxPatterns {
 			add(at+".match", fmt.Sprintf("has %d patterns: must have 1 to %d", n, MaxPatterns))
 		}
@@ -157,10 +149,27 @@ func (p *Policy) routeErrors() []FieldError {
 				continue
 			}
 			if other := scoped[key]; other != "" {
-				add(at+".scopes", fmt.Sprintf("has scopes for the same pattern as route %s: let one have them",
-					other))
+				add(at+".scopes",
+					fmt.Sprintf("has scopes for the same pattern as route %s: let one have them",
+						other))
 			}
 			scoped[key] = r.Name
+		}
+	}
+	return errs
+}
+
+// scopeErrors returns what is wrong with the scopes of a route; at is its place.
+func (r *Route) scopeErrors(at string) (errs []FieldError) {
+	if n := len(r.Scopes); n > MaxScopes {
+		errs = append(errs, FieldError{at + ".scopes",
+			fmt.Sprintf("has %d scopes: must have at most %d", n, MaxScopes)})
+	}
+	for j, scope := range r.Scopes {
+		if !isScope(scope) {
+			errs = append(errs, FieldError{fmt.Sprintf("%s.scopes[%d]", at, j),
+				fmt.Sprintf("is %.60q: must be 1 to 256 printable ASCII characters without spaces and quotes",
+					scope)})
 		}
 	}
 	return errs

@@ -164,7 +164,8 @@ func (s *sample) calls(ctx context.Context) error {
 			}
 		}
 		for range 6 {
-			r.Record(records.Call{Caller: s.keys.TokenCaller("https://login.example/", "ada"), Cost: 1, Time: at})
+			r.Record(records.Call{Caller: s.keys.TokenCaller("https://login.example/", "ada"), Cost: 1,
+				Time: at})
 		}
 		if minute%20 == 0 {
 			r.Record(records.Call{Cause: cause.Missing, Time: at})

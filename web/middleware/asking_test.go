@@ -87,7 +87,8 @@ func startDoors(t *testing.T) askingDoors {
 		t.Fatal(err)
 	}
 	silent := listen(t)
-	d := askingDoors{hangs: "http://" + silent.Addr().String(), key: secret.Reveal(), unknown: unknown.Reveal()}
+	d := askingDoors{hangs: "http://" + silent.Addr().String(), key: secret.Reveal(),
+		unknown: unknown.Reveal()}
 	d.url = startListening(t, []string{"VALKEY_URL=" + valkey, "KEY_PEPPER=" + pepper, "VALKEY_TIMEOUT=5s"})
 	return d
 }
@@ -309,7 +310,7 @@ func TestAskingPython(t *testing.T) {
 func pythonWith(packages ...string) (string, error) {
 	var err error
 	for _, name := range []string{"python3", "/usr/bin/python3"} {
-		program := exec.Command(name, "-c", "import "+strings.Join(packages, ", ")) //nolint:noctx,gosec // a moment
+		program := exec.Command(name, "-c", "import "+strings.Join(packages, ", "))
 		if err = program.Run(); err == nil {
 			return name, nil
 		}

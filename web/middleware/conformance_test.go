@@ -168,7 +168,8 @@ func (d Decision) nonzero() map[string]any {
 		"policyVersion": d.PolicyVersion, "keyVersion": d.KeyVersion, "limit": d.Limit,
 		"remaining": d.Remaining, "reset": d.Reset, "rateLimit": d.RateLimit,
 		"rateLimitPolicy": d.RateLimitPolicy, "retryAfter": d.RetryAfter, "wait": d.Wait,
-		"message": d.Message, "problemType": d.ProblemType, "reference": d.Reference, "settlement": d.Settlement,
+		"message": d.Message, "problemType": d.ProblemType, "reference": d.Reference,
+		"settlement":   d.Settlement,
 		"shadowDenied": d.ShadowDenied, "degraded": d.Degraded,
 	}
 	if len(d.Violated) > 0 {

@@ -9,7 +9,10 @@ const local = () => localStorage.getItem(setting) === 'on';
 
 function words(machine, zoned = local()) {
   if (!zoned) return `${new Date(machine).toISOString().replace('T', ' ').slice(0, 19)} UTC`;
-  return new Date(machine).toLocaleString('sv-SE', { timeZoneName: 'short' });
+  const [year, two] = ['numeric', '2-digit'];
+  return new Date(machine).toLocaleString('sv-SE', {
+    year, month: two, day: two, hour: two, minute: two, second: two, timeZoneName: 'short',
+  });
 }
 
 // clock returns a time without its date and seconds.

@@ -65,7 +65,8 @@ type Day struct {
 func daysOf(points []records.Point) []Day {
 	days := make([]Day, len(points))
 	for i, p := range points {
-		days[i] = Day{p.Start.Format(time.DateOnly), p.Allowed, p.Denied, p.Refused, p.Cost, p.AtLeast, p.NotKept}
+		days[i] = Day{p.Start.Format(time.DateOnly), p.Allowed, p.Denied, p.Refused, p.Cost, p.AtLeast,
+			p.NotKept}
 	}
 	return days
 }

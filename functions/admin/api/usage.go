@@ -165,7 +165,8 @@ func (a *api) overview(ctx context.Context, in *overviewInput) (*overviewOutput,
 	out := &overviewOutput{}
 	b := &out.Body
 	b.History = seriesOf(history)
-	if b.ActiveCallers, b.ActiveSince, err = a.Records.ActiveCount(ctx, now.Sub(s.from) > time.Hour); err != nil {
+	if b.ActiveCallers, b.ActiveSince, err = a.Records.ActiveCount(ctx,
+		now.Sub(s.from) > time.Hour); err != nil {
 		return nil, err
 	}
 	if b.Keys, err = a.Keys.Count(ctx, app.KeyFilter{}); err != nil {

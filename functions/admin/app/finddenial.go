@@ -13,7 +13,8 @@ var ErrReference = errors.New("not a reference")
 // FindDenial returns the denial that a reference names, or that of the call with API
 // Gateway's id of its request. It returns ErrReference for a text of another form, and
 // records.ErrNotKept if there is none.
-func FindDenial(ctx context.Context, calls *records.Reader, reference, request string) (records.Denial, error) {
+func FindDenial(ctx context.Context, calls *records.Reader, reference, request string) (records.Denial,
+	error) {
 	if reference == "" {
 		return calls.Request(ctx, request)
 	}

@@ -80,18 +80,6 @@ func (f KeyFilter) matchesRecord(set *policy.Set, k policy.Key) bool {
 		(f.Tag == "" || slices.Contains(k.Tags, f.Tag))
 }
 
-// partCursor begins the positions among the names that contain Prefix behind their start.
-const partCursor = "~"
-
-// cursor returns the position behind a key.
-func (f KeyFilter) cursor(k policy.Key) string {
-	switch {
-	case f.Anywhere && !strings.HasPrefix(strings.ToLower(k.Name), strings.ToLower(f.Prefix)):
-		return partCursor + registry.Cursor(k)
-	}
-	return registry.Cursor(k)
-}
-
 // Count returns how many keys match a filter, which must not be Computed.
 func (r *Registry) Count(ctx context.Context, f KeyFilter) (int64, error) {
 	return r.store.Count(ctx, f.query())

@@ -50,7 +50,8 @@ func TestCallersWithoutRecord(t *testing.T) {
 	}
 	s.Get("/callers/"+address).Wants(t, http.StatusOK, "blocked now", "7 per hour")
 	s.Refresh("/callers").Wants(t, http.StatusOK, ada)
-	s.Get("/callers/"+ada).Wants(t, http.StatusOK, "12 allowed, 5 denied and 0 refused", "/callers/new?id="+ada)
+	s.Get("/callers/"+ada).Wants(t, http.StatusOK, "12 allowed, 5 denied and 0 refused",
+		"/callers/new?id="+ada)
 	s.Get("/").Wants(t, http.StatusOK, `href="/callers/`+ada, "no key")
 	if to := s.Get("/callers/{acme}").Wants(t, http.StatusSeeOther).Header.Get("Location"); to !=
 		"/keys/{acme}" {

@@ -188,7 +188,7 @@ func TestBrowserTimeSeriesLook(t *testing.T) {
 	v.Wait(picture + ` !== ` + fmt.Sprintf("%q", light))
 	v.Accessible(t, axe)
 	text := sitetest.Eval[string](v, `document.querySelector("#requests").innerText`)
-	for _, want := range []string{"1,340 allowed and 803 blocked", "100 → 200 per minute",
+	for _, want := range []string{"1,340 allowed, 803 denied and 0 refused", "100 → 200 per minute",
 		"2026-11-21 10:30:00 UTC"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the chart lacks %q: %q", want, text)

@@ -106,7 +106,8 @@ func TestSummaryOfDenials(t *testing.T) {
 		"/denials?limit=3+per+hour+each+address": "3 per hour each address 5 29 %",
 		"/denials?key={acme}":                    "acme 12 100 % of its calls",
 		"/denials?key={bolt}":                    "bolt 7 100 % of its calls",
-		"/denials?cause=revoked":                 "Denied 17 by a limit Refused 2 for another cause Revoked key 2",
+		"/denials?cause=revoked": "Denied 17 by a limit " +
+			"Refused 2 for another cause Revoked key 2",
 	} {
 		if !strings.Contains(got.Body, `href="`+link+`"`) {
 			t.Errorf("no value links to %s", link)

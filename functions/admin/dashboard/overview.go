@@ -130,7 +130,8 @@ func (d *dashboard) figures(s *records.Series, active, valkey templates.Figure, 
 	}
 	return []templates.Figure{
 		calls,
-		{Name: "Denied", Value: count(sum.Denied), Note: app.ShareWords(sum.Denied, sum.Calls()) + ", by a limit",
+		{Name: "Denied", Value: count(sum.Denied), Note: app.ShareWords(sum.Denied, sum.Calls()) +
+			", by a limit",
 			Address: d.denialsAddress(at, cause.Limit.String())},
 		{Name: "Refused", Value: count(sum.Refused), Note: refusalWords(s.ByKind()),
 			Address: d.denialsAddress(at, "")},
@@ -154,7 +155,8 @@ func refusalWords(all []records.KindCount) string {
 // valkeyFigure says whether calls of the period were decided without Valkey, and when.
 // latency is the time that Valkey took for one read just now.
 func valkeyFigure(s *records.Series, latency time.Duration) templates.Figure {
-	without := slices.DeleteFunc(slices.Clone(s.Points), func(p records.Point) bool { return p.Degraded == 0 })
+	without := slices.DeleteFunc(slices.Clone(s.Points),
+		func(p records.Point) bool { return p.Degraded == 0 })
 	if len(without) == 0 {
 		return templates.Figure{Name: "Valkey", Value: "healthy", Now: true,
 			Note: strconv.FormatFloat(float64(latency.Microseconds())/1000, 'f', 1, 64) + " ms"}

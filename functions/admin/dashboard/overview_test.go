@@ -33,7 +33,8 @@ func TestOverviewFigures(t *testing.T) {
 	s.Keys.Called("bolt", now.Add(-30*time.Minute), 3, 20)
 	s.Keys.Called("acme", now.Add(-3*time.Hour), 0, 50)
 	s.Keys.UnregisteredCalls("visitor", now.Add(-30*time.Hour), 100, 0)
-	would := records.Call{Caller: s.Keys.IDs["bolt"], Registered: true, Cost: 1, Time: now.Add(-2 * time.Hour)}
+	would := records.Call{Caller: s.Keys.IDs["bolt"], Registered: true, Cost: 1,
+		Time: now.Add(-2 * time.Hour)}
 	for _, would.Shadow = range []string{"3 per day", "3 per day", "3 per day", ""} {
 		s.Keys.Record(would)
 	}
@@ -88,11 +89,13 @@ func TestOutage(t *testing.T) {
 		Degraded: true})
 	words := sitetest.InWords(s.Get("/?range=1h").Wants(t, http.StatusOK).Body)
 	const form = "2006-01-02 15:04:05 UTC"
-	if want := "Valkey was unavailable calls decided without it: at least 1, between " + at.Format(form) + " and " +
+	if want := "Valkey was unavailable calls decided without it: at least 1, between " + at.Format(form) +
+		" and " +
 		at.Add(time.Minute).Format(form); !strings.Contains(words, want) {
 		t.Errorf("Overview lacks %q: %s", want, words)
 	}
-	if want := "Calls at least 1 "; !strings.Contains(words, want) || !strings.Contains(words, "may be missing") {
+	if want := "Calls at least 1 "; !strings.Contains(words, want) || !strings.Contains(words,
+		"may be missing") {
 		t.Errorf("Overview does not say that calls of the outage may be missing: %s", words)
 	}
 	s.Keys.Fail("ERR gone")

@@ -54,7 +54,8 @@ func TestPlanPage(t *testing.T) {
 		"<h1>Plan <bdi>hour</bdi></h1>", "/edit").Body
 	words := sitetest.InWords(body)
 	for _, text := range []string{
-		"Keys 20", "At a limit 2", "Near a limit 4", "Calls, last hour 210", "Denied, last hour 20 10 %", "Refused, last hour 0",
+		"Keys 20", "At a limit 2", "Near a limit 4", "Calls, last hour 210", "Denied, last hour 20 10 %",
+		"Refused, last hour 0",
 		"100 per hour 55 (55 %) 100 (100 %) 100 (100 %)", // of the 19 keys without an override
 		"4 per hour each caller", "key-20", "All keys of this plan (20)",
 	} {

@@ -24,7 +24,8 @@ func TestRangeIsKept(t *testing.T) {
 		{"range=24h", "last 24 hours", "40 allowed, 2 denied and 0 refused"},
 		{"range=7d", "last 7 days", "40 allowed, 2 denied and 0 refused"},
 		{"range=30d", "last 30 days", "540 allowed, 62 denied and 0 refused"},
-		{period(now.Add(-4*time.Hour), now.Add(-2*time.Hour)), "custom range", "40 allowed, 2 denied and 0 refused"},
+		{period(now.Add(-4*time.Hour), now.Add(-2*time.Hour)), "custom range",
+			"40 allowed, 2 denied and 0 refused"},
 		{period(now.Add(-10*24*time.Hour), now.Add(-8*24*time.Hour)), "custom range",
 			"500 allowed, 60 denied and 0 refused"},
 	} {

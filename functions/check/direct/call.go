@@ -25,14 +25,14 @@ import (
 
 // Mistake is a mistake in a direct call. Its text names the member, its bound and what to
 // do. Lambda tells programs the names of error types, so this name is part of the form.
-type Mistake struct{ text string }
+type Mistake struct{ text string } //nolint:errname // the form of the door has this name
 
 func (e *Mistake) Error() string { return e.text }
 
 func invalid(format string, args ...any) error { return &Mistake{fmt.Sprintf(format, args...)} }
 
 // Conflict is the error of settling a call that is settled already, or was made too long ago.
-type Conflict struct{ cause error }
+type Conflict struct{ cause error } //nolint:errname // as Mistake
 
 func (e *Conflict) Error() string { return e.cause.Error() }
 

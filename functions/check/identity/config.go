@@ -149,7 +149,8 @@ func parseKeyHeaders(text string) (names []string, err error) {
 	}
 	for name := range strings.SplitSeq(strings.ToLower(text), ",") {
 		name = strings.TrimSpace(name)
-		if !spelled(name, "-_") || len(name) > maxName || slices.Contains([]string{authorizationHeader, "cookie",
+		if !spelled(name, "-_") || len(name) > maxName || slices.Contains([]string{authorizationHeader,
+			"cookie",
 			protocolHeader}, name) {
 			return nil, fmt.Errorf("KEY_HEADERS has %.64q: must be names of headers such as x-api-key, "+
 				"separated by commas; Authorization is read anyway", name)

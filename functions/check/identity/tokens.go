@@ -120,8 +120,9 @@ func parseContextClaims(text string) (names []string, errs []error) {
 	for name := range strings.SplitSeq(text, ",") {
 		name = strings.TrimSpace(name)
 		if key := jwt.ContextKey(name); keys[key] {
-			errs = append(errs, fmt.Errorf("JWT_CONTEXT_CLAIMS has %s twice in the context: name one claim of "+
-				"it", key))
+			errs = append(errs,
+				fmt.Errorf("JWT_CONTEXT_CLAIMS has %s twice in the context: name one claim of "+
+					"it", key))
 		} else {
 			keys[key] = true
 		}

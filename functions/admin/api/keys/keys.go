@@ -104,7 +104,8 @@ func keyOf(k policy.Key) Key {
 		Tags: k.Tags, Plan: k.Plan, Group: k.Group, Status: string(k.Status),
 		Override: overrideOf(k.Override), Opens: policydoc.PatternsOf(k.Opens),
 		Expires: schema.Given(k.Expires), Banned: schema.Given(k.Banned), Grace: schema.Given(k.Grace),
-		Billing: billingOf(k.Billing), Version: k.Version, Created: schema.Given(k.Created), Updated: schema.Given(k.Updated),
+		Billing: billingOf(k.Billing), Version: k.Version, Created: schema.Given(k.Created),
+		Updated: schema.Given(k.Updated),
 	}
 }
 

@@ -46,8 +46,9 @@ func seriesOf(begin time.Time, allowed, denied []int64) records.Series {
 func TestTimeSeries(t *testing.T) {
 	v := sampleHour().View()
 	want := templates.TimeSeries{
-		Title: "Requests", Summary: "1,340 allowed, 803 denied and 0 refused, up to 2,000 calls in 15\u00a0min.",
-		Box: "0 0 4 2100", Top: "2,100",
+		Title:   "Requests",
+		Summary: "1,340 allowed, 803 denied and 0 refused, up to 2,000 calls in 15\u00a0min.",
+		Box:     "0 0 4 2100", Top: "2,100",
 		Layers: []templates.TimeLayer{
 			{Class: "allowed", Title: "allowed", Calls: []int64{100, 0, 1200, 40},
 				Path: "M0 2100v-100h.9v100zM2 2100v-1200h.9v1200zM3 2100v-40h.9v40z"},
@@ -125,7 +126,8 @@ func TestTimeSeriesGaps(t *testing.T) {
 	s.Marks, s.Began = nil, s.From.Add(20*time.Minute)
 	s.Points[0].NotKept, s.Points[2].AtLeast = true, true
 	v := s.View()
-	if v.Rows[0].Calls[0] != "not kept" || v.Rows[1].Calls[0] != "0" || v.Rows[2].Calls[0] != "at least 1,200" ||
+	if v.Rows[0].Calls[0] != "not kept" || v.Rows[1].Calls[0] != "0" ||
+		v.Rows[2].Calls[0] != "at least 1,200" ||
 		!strings.HasPrefix(v.Summary, "at least 1,340 allowed") {
 		t.Errorf("got rows %v and %q", v.Rows, v.Summary)
 	}
