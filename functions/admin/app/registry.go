@@ -185,12 +185,6 @@ func (r *Registry) BillGroup(ctx context.Context, name string, b limits.Billing,
 	return Noted(ctx, r.store.BillGroup(ctx, name, b, e))
 }
 
-// BillGroup says when the billing months of a group begin. It returns policy.ErrNotFound if
-// the group has no keys.
-func (r *Registry) BillGroup(ctx context.Context, name string, b limits.Billing, e Edit) error {
-	return r.store.BillGroup(ctx, name, b, e)
-}
-
 // OverrideGroup gives the keys of a group an override, or ends it if o is nil. Its errors
 // are those of registry.Store.OverrideGroup, and an *UnconfirmedError if accepts does not
 // confirm the override's warnings.

@@ -267,7 +267,7 @@ func (n *nullable[T]) required() error {
 
 // Schema implements huma.SchemaProvider: the value or null.
 func (nullable[T]) Schema(r huma.Registry) *huma.Schema {
-	s := *r.Schema(reflect.TypeFor[T](), true, "")
+	s := *r.Schema(reflect.TypeFor[T](), false, "")
 	s.Nullable = true
 	return &s
 }
