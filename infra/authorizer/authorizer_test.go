@@ -465,7 +465,7 @@ func TestAllow(t *testing.T) {
 
 // A role that may make direct calls may invoke this function, not its versions, and nothing
 // else.
-func TestGrantCheck(t *testing.T) {
+func TestGrantCheck(*testing.T) {
 	s := newUserAppWithoutEnv()
 	role := awsiam.NewRole(s.stack, jsii.String("Backend"), &awsiam.RoleProps{
 		AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil)})
