@@ -65,11 +65,16 @@ func NewRegistry(t testing.TB, names ...string) *Registry {
 	}
 	t.Cleanup(r.Client.Close)
 	r.LogAt = t.TempDir()
+	copied := r.restore(names)
 	r.Store = registrytest.Open(t, r.Client, r.LogAt, Pepper)
+	if copied {
+		return r
+	}
 	r.Plan("free", Per(10, 10*time.Second))
 	for _, name := range names {
 		r.CreateKey(name, "free")
 	}
+	r.keep(names)
 	return r
 }
 
