@@ -88,19 +88,13 @@ type Log struct {
 // Valkey runs scripts and reads positions.
 type Valkey interface {
 	// Field reads a field of hashes, in one flush: a text for each, none without the field.
-	Field(ctx context.Context, field string, hashes []string) []Reply
+	Field(ctx context.Context, field string, hashes []string) []lua.Reply
 	// Run runs a script several times, in one flush. After an error the run may have been
 	// executed, or be executed later.
-	Run(ctx context.Context, script *lua.Script, runs []lua.Run) []Reply
+	Run(ctx context.Context, script *lua.Script, runs []lua.Run) []lua.Reply
 	// Replicated waits until the replicas, if there are any, have what was written to the
 	// slots of these names before.
 	Replicated(ctx context.Context, names []string) error
-}
-
-// Reply is the answer to a run.
-type Reply struct {
-	Values []string
-	Err    error
 }
 
 // New returns the log in a store, whose view is in Valkey.

@@ -68,6 +68,9 @@ func (l *link) fate(shard int) fate {
 	return fate(l.world.IntN(int(tooLate) + 1))
 }
 
+// Mode makes each run of a script a script of its own, for one shard.
+func (l *link) Mode() valkey.ClientMode { return valkey.ClientModeCluster }
+
 func (l *link) well() bool { return !l.shaky && l.down == [shards]bool{} }
 
 func (l *link) Do(ctx context.Context, command valkey.Completed) valkey.ValkeyResult {
