@@ -14,6 +14,16 @@ import (
 // CreateKeys creates keys k0000, k0001 and so on of a plan in one change.
 func (r *Registry) CreateKeys(count int, plan string) {
 	r.T.Helper()
+	names := make([]string, count)
+	for i := range names {
+		names[i] = fmt.Sprintf("k%04d", i)
+	}
+	r.CreateNamed(plan, names...)
+}
+
+// CreateNamed creates keys with these names in one change.
+func (r *Registry) CreateNamed(plan string, names ...string) {
+	r.T.Helper()
 	set, err := r.Set(context.Background())
 	r.Must(err)
 	p, known := set.Plan(plan)
@@ -23,11 +33,11 @@ func (r *Registry) CreateKeys(count int, plan string) {
 	now := time.Now().UTC().Truncate(time.Second)
 	var ids []string
 	items := map[string][]byte{}
-	for i := range count {
+	for _, name := range names {
 		secret, err := apikey.Generate("demo")
 		r.Must(err)
 		k := policy.Key{ID: secret.ID(), Kind: policy.APIKey, Env: "demo",
-			Name: fmt.Sprintf("k%04d", i), Plan: plan, PlanNumber: p.Number, Status: policy.Active,
+			Name: name, Plan: plan, PlanNumber: p.Number, Status: policy.Active,
 			Created: now, Updated: now}
 		record, err := policyset.EncodeRecord(k, policyset.Secrets{Current: Pepper.Hash(secret)})
 		r.Must(err)
@@ -44,4 +54,21 @@ func (r *Registry) CreateKeys(count int, plan string) {
 	}
 	_, err = r.Log().Edit(context.Background(), changes.Edit{Action: "key.create", By: "system:test"}, judge)
 	r.Must(err)
+}
+
+// UpdateKeys changes keys in one change.
+func (r *Registry) UpdateKeys(change func(*policy.Key), names ...string) {
+	r.T.Helper()
+	ids := make([]string, len(names))
+	for i, name := range names {
+		ids[i] = r.IDs[name]
+	}
+	done, err := r.UpdateMany(context.Background(), ids, "key.test", ByTest, func(k *policy.Key) error {
+		change(k)
+		return nil
+	})
+	r.Must(err)
+	if len(done.Changed) != len(names) {
+		r.T.Fatalf("changed %d of %d keys: %+v", len(done.Changed), len(names), done.Failed)
+	}
 }
