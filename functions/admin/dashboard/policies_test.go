@@ -70,15 +70,12 @@ func TestPlans(t *testing.T) {
 func TestPolicyConflict(t *testing.T) {
 	s := sitetest.New(t).Login()
 	stale := s.Keys.Named("{policy#}")
-	s.Keys.Save(func(set *policy.Set) {
-		set.Plans = append(set.Plans, policy.Plan{Name: "theirs",
-			Limits: []limits.Limit{sitetest.Per(77, time.Hour)}, Degraded: policy.Closed})
-		set.Plans[0].Limits = []limits.Limit{sitetest.Per(11, time.Minute)}
-	})
+	s.Keys.Plan("theirs", sitetest.Per(77, time.Hour))
 	s.Post(
 		"/policies/plans/1/edit", planOf(stale, "free", "20"),
 	).Wants(t, http.StatusConflict, "<bdi>test</bdi> saved first", "plan theirs", "77 per hour",
-		"plan free: limits: 10 per 10 seconds → 20 per minute", `name="version" value="`+s.Keys.Named("{policy#}")+`"`,
+		"plan free: limits: 10 per 10 seconds → 20 per minute",
+		`name="version" value="`+s.Keys.Named("{policy#}")+`"`,
 		">20 per minute</textarea>", "Overwrite with my changes")
 	if s.Keys.Written() != 0 {
 		t.Fatal("an edit of an older version was written")

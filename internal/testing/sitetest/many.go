@@ -3,6 +3,8 @@ package sitetest
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"tidegate/internal/apikey"
@@ -31,7 +33,6 @@ func (r *Registry) CreateNamed(plan string, names ...string) {
 		r.T.Fatalf("no plan %s", plan)
 	}
 	now := time.Now().UTC().Truncate(time.Second)
-	var ids []string
 	items := map[string][]byte{}
 	for _, name := range names {
 		secret, err := apikey.Generate("demo")
@@ -41,18 +42,38 @@ func (r *Registry) CreateNamed(plan string, names ...string) {
 			Created: now, Updated: now}
 		record, err := policyset.EncodeRecord(k, policyset.Secrets{Current: Pepper.Hash(secret)})
 		r.Must(err)
-		ids, items[k.ID] = append(ids, k.ID), record
+		items[k.ID] = record
 		r.IDs[k.Name], r.Names[k.ID], r.Secrets[k.Name] = k.ID, k.Name, secret
 	}
+	r.write("key.create", items)
+}
+
+// CopyToken makes this many copies of the only machine token, in one change.
+func (r *Registry) CopyToken(copies int) {
+	r.T.Helper()
+	tokens, err := r.ListTokens(context.Background())
+	r.Must(err)
+	records, err := r.Log().Records(context.Background(), "token:"+tokens[0].ID)
+	r.Must(err)
+	items := map[string][]byte{}
+	for i := range copies {
+		items[fmt.Sprintf("token:copy%04d", i)] = records[0].Content
+	}
+	r.write("token.create", items)
+}
+
+// write makes records in one change.
+func (r *Registry) write(action string, items map[string][]byte) {
+	r.T.Helper()
 	judge := func(ctx context.Context, reader *changes.Reader) ([]changes.Item, error) {
-		found, err := reader.Get(ctx, ids...)
+		found, err := reader.Get(ctx, slices.Collect(maps.Keys(items))...)
 		all := make([]changes.Item, len(found))
 		for i, record := range found {
 			all[i] = changes.Item{Record: record.Name, After: items[record.Name]}
 		}
 		return all, err
 	}
-	_, err = r.Log().Edit(context.Background(), changes.Edit{Action: "key.create", By: "system:test"}, judge)
+	_, err := r.Log().Edit(context.Background(), changes.Edit{Action: action, By: "system:test"}, judge)
 	r.Must(err)
 }
 
