@@ -275,9 +275,11 @@ func TestBrowserBulkWithoutScript(t *testing.T) {
 // The bar states what is selected, and a refresh of the list keeps the selection.
 func TestBrowserSelection(t *testing.T) {
 	keys := busyKeys(t)
-	for i := range dashboard.KeysPerPage {
-		keys.CreateKey(fmt.Sprintf("page-%02d", i), "free")
+	names := make([]string, dashboard.KeysPerPage)
+	for i := range names {
+		names[i] = fmt.Sprintf("page-%02d", i)
 	}
+	keys.CreateNamed("free", names...)
 	v := sitetest.NewVisit(t, sitetest.WithKeys(keys))
 	v.Enter()
 	total := fmt.Sprint(len(keys.IDs))

@@ -53,13 +53,15 @@ func TestFindPartOfName(t *testing.T) {
 	keys := sitetest.NewRegistry(t)
 	keys.Plan("free", sitetest.Per(10, time.Minute))
 	keys.Plan("gold", sitetest.Per(10, time.Minute))
+	free, gold := []string{"other"}, []string{}
 	for i := range 60 {
-		keys.CreateKey(fmt.Sprintf("%c corp %02d", 'a'+i%26, i), "free")
+		free = append(free, fmt.Sprintf("%c corp %02d", 'a'+i%26, i))
 	}
 	for i := range 30 {
-		keys.CreateKey(fmt.Sprintf("Corp-%02d", i), "gold")
+		gold = append(gold, fmt.Sprintf("Corp-%02d", i))
 	}
-	keys.CreateKey("other", "free")
+	keys.CreateNamed("free", free...)
+	keys.CreateNamed("gold", gold...)
 	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
 	named := regexp.MustCompile(`(?i)<bdi>([a-z]? ?corp.\d\d)</bdi></a>`)
 	var found []string
@@ -126,7 +128,7 @@ func TestFindByName(t *testing.T) {
 		t.Error("the audit log lists entries although several keys have the name")
 	}
 	s.Get("/audit?subject="+secret).Wants(t, http.StatusSeeOther)
-	s.Post("/keys/{zeta}/delete", fields("version", "{acme#}", "reason", "left us", "confirm", "zeta")).Wants(t,
+	s.Post("/keys/{zeta}/delete", fields("version", "{zeta#}", "reason", "left us", "confirm", "zeta")).Wants(t,
 		http.StatusSeeOther)
 	deleted := s.Get("/audit?subject=Zeta").Wants(t, http.StatusOK, "left us", "key.create").Body
 	if strings.Contains(deleted, "<bdi>bolt</bdi>") {
@@ -194,9 +196,11 @@ func keysInState(s *sitetest.Site, state string) (names []string, pages int) {
 func TestFirstPageOfKeyStates(t *testing.T) {
 	keys := sitetest.NewRegistry(t)
 	keys.Plan("free", sitetest.Per(10, time.Hour))
-	for i := range 600 {
-		keys.CreateKey(fmt.Sprintf("customer-%03d", i), "free")
+	names := make([]string, 600)
+	for i := range names {
+		names[i] = fmt.Sprintf("customer-%03d", i)
 	}
+	keys.CreateNamed("free", names...)
 	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
 	now := time.Now()
 	denied := func(name string, by cause.Cause) {
@@ -204,7 +208,7 @@ func TestFirstPageOfKeyStates(t *testing.T) {
 			Limit: "10 per hour", RetryAfter: time.Hour})
 	}
 	for _, name := range []string{"customer-590", "customer-591"} {
-		s.Post("/keys/{"+name+"}/ban", fields("lasts", "1h", "version", "{acme#}", "reason", "abuse")).Wants(t,
+		s.Post("/keys/{"+name+"}/ban", fields("lasts", "1h", "version", "{"+name+"#}", "reason", "abuse")).Wants(t,
 			http.StatusSeeOther)
 	}
 	denied("customer-592", cause.Ban) // no longer banned
@@ -215,7 +219,7 @@ func TestFirstPageOfKeyStates(t *testing.T) {
 	keys.Use("customer-596", 8)
 	keys.Use("customer-597", 9)
 	keys.Use("customer-598", 7)
-	s.Post("/keys/{customer-595}/reset", fields("version", "{acme#}", "reason", "sorry", "confirm",
+	s.Post("/keys/{customer-595}/reset", fields("version", "{customer-595#}", "reason", "sorry", "confirm",
 		"customer-595")).Wants(t, http.StatusSeeOther)
 	for state, want := range map[string][]string{
 		"banned":  {"customer-590", "customer-591"},
