@@ -195,6 +195,40 @@ func BenchmarkEdit(b *testing.B) {
 	}
 }
 
+// Twenty processes that edit without a rest do not starve one another.
+func TestManyWriters(t *testing.T) {
+	tier.Two(t, "loads both cores")
+	client := storetest.Connect(t, valkeytest.Start(t))
+	folder := t.TempDir()
+	if err := openLog(t, client, folder).Start(t.Context(), []byte("p ")); err != nil {
+		t.Fatal(err)
+	}
+	const writers, each = 20, 10
+	took := make([]time.Duration, writers*each)
+	begin := time.Now()
+	var wait sync.WaitGroup
+	for i := range writers {
+		wait.Go(func() {
+			l := openLog(t, client, folder)
+			for j := range each {
+				began := time.Now()
+				_, err := l.Edit(t.Context(), Edit{}, set(fmt.Sprint("p active ", j), fmt.Sprint("key-", i)))
+				if err != nil {
+					t.Errorf("writer %d, edit %d: %v", i, j, err)
+				}
+				took[i*each+j] = time.Since(began)
+			}
+		})
+	}
+	wait.Wait()
+	slices.Sort(took)
+	t.Logf("%.1f edits/s; half took up to %v, 99 %% %v, the slowest %v",
+		writers*each/time.Since(begin).Seconds(), took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
+	if n, err := openLog(t, client, folder).Verify(t.Context()); err != nil || n != writers*each+1 {
+		t.Errorf("verify: got %d %v, want %d changes", n, err, writers*each+1)
+	}
+}
+
 // BenchmarkMakeAgain measures how long a lost Valkey of 100,000 records takes.
 func BenchmarkMakeAgain(b *testing.B) {
 	client := storetest.Connect(b, valkeytest.Start(b))
