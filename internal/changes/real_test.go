@@ -2,6 +2,7 @@ package changes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -192,6 +193,33 @@ func BenchmarkEdit(b *testing.B) {
 			wait.Wait()
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "edits/s")
 		})
+	}
+}
+
+// A file among the changes that is none stops edits, and the error names it.
+func TestStrayFile(t *testing.T) {
+	folder := t.TempDir()
+	l := openLog(t, storetest.Connect(t, valkeytest.Start(t)), folder)
+	if err := l.Start(t.Context(), []byte("p ")); err != nil {
+		t.Fatal(err)
+	}
+	stray := folder + "/changes/notes.txt"
+	if err := os.WriteFile(stray, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := l.Edit(t.Context(), Edit{}, set("p active 0", "key-1"))
+	if found, ok := errors.AsType[*StrayError](err); !ok || found.Name != "changes/notes.txt" ||
+		!strings.Contains(err.Error(), found.Name) {
+		t.Errorf("got %v, want a StrayError with its name", err)
+	}
+	if receipt, err := l.Mark(t.Context(), Mark{Record: "key-1"}); err != nil || receipt.Number > 0 {
+		t.Errorf("mark: got %+v %v, want one that is not stored yet", receipt, err)
+	}
+	if err := os.Remove(stray); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Edit(t.Context(), Edit{}, set("p active 0", "key-1")); err != nil {
+		t.Errorf("without it: %v", err)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -277,6 +279,23 @@ func tryAs(s *sitetest.Site, c caller, method, path string, want [3]int) {
 	if status == login && strings.Contains(got.Body, ">acme<") {
 		s.T.Errorf("%s %s: shows a key without a session", method, path)
 	}
+}
+
+// While a file that is no change stops edits, pages and API name it.
+func TestStrayFileIsNamed(t *testing.T) {
+	s := sitetest.New(t).Login()
+	write := sitetest.Bearer(s.NewToken(token.Write))
+	const name = "changes/notes.txt"
+	if err := os.WriteFile(filepath.Join(s.Keys.LogAt, name), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.Get("/settings").Wants(t, http.StatusOK, name+" in the store of the log is not a change")
+	s.Post("/keys/{acme}/limits", sitetest.LimitsForm("{acme#}", "9 per hour")).
+		Wants(t, http.StatusServiceUnavailable, "Move "+name)
+	s.Do(http.MethodDelete, "/api/v1/keys/{acme}", nil, write).
+		Wants(t, http.StatusServiceUnavailable, name, "Move it away")
+	s.Do(http.MethodGet, "/api/v1/log", nil, write).
+		Wants(t, http.StatusOK, `"problem":"stray"`, `"object":"`+name+`"`)
 }
 
 // Without a session, a path without a route gets the same answer as a page, so that
