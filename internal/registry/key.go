@@ -180,11 +180,16 @@ func (s *Store) editKey(ctx context.Context, id, action string, edit Edit, creat
 	return e.now.Key, acknowledge(receipt)
 }
 
+// AnyVersion is the version of an edit that is right for every version of a key.
+const AnyVersion = -1
+
+func stale(k *storedKey, version int64) bool { return version != AnyVersion && version != k.Version }
+
 // Update changes a key: change gets the current one and may alter Name, Tags, Group, Plan or
 // PlanNumber, Opens, Status, Override, Expires and Banned. A changed PlanNumber decides,
 // whatever the name Plan. Every check that starts after Update returns obeys; counts stay.
-// version is the one that the edit was based on. If it is no longer current, nothing is
-// written, and Update returns the current key with ErrConflict. If change alters nothing,
+// version is the one that the edit was based on, or AnyVersion. If it is no longer current,
+// nothing is written, and Update returns the current key with ErrConflict. If change alters nothing,
 // nothing is written and the key is returned as it is. Bad input is an *InvalidError.
 //
 // action names the change in the audit. With KeyRevoke and KeyBan the edit is in force
@@ -192,7 +197,7 @@ func (s *Store) editKey(ctx context.Context, id, action string, edit Edit, creat
 func (s *Store) Update(ctx context.Context, id string, version int64, action string, edit Edit,
 	change func(*policy.Key)) (policy.Key, error) {
 	do := func(set *policy.Set, k *storedKey) error {
-		if k.Version != version {
+		if stale(k, version) {
 			return policy.ErrConflict
 		}
 		return alter(set, k, change)
