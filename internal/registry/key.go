@@ -5,8 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/changes"
 	"tidegate/internal/policy"
@@ -302,13 +306,30 @@ func (s *Store) Reset(ctx context.Context, id string, edit Edit) (policy.Key, er
 
 // serverTime returns the clock of the server that counts the calls of a subject.
 func (s *Store) serverTime(ctx context.Context, id string) (time.Time, error) {
+	times, err := s.serverTimes(ctx, []string{id})
+	return times[keyspace.BucketOf(id)], err
+}
+
+// serverTimes returns, by bucket, the clocks of the servers that count the calls of subjects.
+func (s *Store) serverTimes(ctx context.Context, ids []string) (map[keyspace.Bucket]time.Time, error) {
 	const script = "local t = redis.call('TIME') return t[1] * 1000000 + t[2]"
-	records := keyspace.BucketOf(id).Records()
-	us, err := s.client.Do(ctx, s.client.B().Eval().Script(script).Numkeys(1).Key(records).Build()).AsInt64()
-	if err != nil {
-		return time.Time{}, fmt.Errorf("registry: read the server's time: %w", err)
+	times := map[keyspace.Bucket]time.Time{}
+	for _, id := range ids {
+		times[keyspace.BucketOf(id)] = time.Time{}
 	}
-	return time.UnixMicro(us).UTC(), nil
+	buckets := slices.Collect(maps.Keys(times))
+	commands := make(valkey.Commands, len(buckets))
+	for i, b := range buckets {
+		commands[i] = s.client.B().Eval().Script(script).Numkeys(1).Key(b.Records()).Build()
+	}
+	for i, result := range s.client.DoMulti(ctx, commands...) {
+		us, err := result.AsInt64()
+		if err != nil {
+			return nil, fmt.Errorf("registry: read the server's time: %w", err)
+		}
+		times[buckets[i]] = time.UnixMicro(us).UTC()
+	}
+	return times, nil
 }
 
 // Delete removes a key. Its counts expire. It fails with ErrConflict if the key has another
