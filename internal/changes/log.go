@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	mathrand "math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,9 @@ const (
 	maxBehind = 1000
 	// atOnce is how many objects are read at the same time.
 	atOnce = 32
+	// crowd is how many times the length of an attempt an edit waits at most, after another
+	// writer was faster. Without it, all do the work again that one of them can use.
+	crowd = 8
 	// retryAfter is the pause before something is tried again.
 	retryAfter = 50 * time.Millisecond
 )
@@ -71,18 +75,19 @@ type Options struct {
 // Log is a log of changes and its view in Valkey. It is safe for concurrent use, also by
 // several processes.
 type Log struct {
-	store   objects.Store
-	valkey  Valkey
-	o       Options
-	buckets int                                  // keyspace.Buckets; fewer in tests
-	behind  uint64                               // maxBehind; less in tests
-	bytes   int64                                // checkpointBytes; less in tests
-	pause   func(context.Context, time.Duration) // waits; a test advances its clock
-	atOnce  int                                  // 1 in tests, for one order of events
-	random  func() string                        // ids and claims
-	due     atomic.Uint64                        // number of the newest checkpoints, once known
-	looked  atomic.Uint64                        // the newest change when they were last not due
-	audited atomic.Uint64                        // the minute added changes up to this number
+	store    objects.Store
+	valkey   Valkey
+	o        Options
+	buckets  int                                  // keyspace.Buckets; fewer in tests
+	behind   uint64                               // maxBehind; less in tests
+	bytes    int64                                // checkpointBytes; less in tests
+	pause    func(context.Context, time.Duration) // waits; a test advances its clock
+	atOnce   int                                  // 1 in tests, for one order of events
+	random   func() string                        // ids and claims
+	atRandom func(time.Duration) time.Duration    // a part of it
+	due      atomic.Uint64                        // number of the newest checkpoints, once known
+	looked   atomic.Uint64                        // the newest change when they were last not due
+	audited  atomic.Uint64                        // the minute added changes up to this number
 }
 
 // Valkey runs scripts and reads positions.
@@ -104,7 +109,7 @@ func New(store objects.Store, valkey Valkey, o Options) *Log {
 	}
 	return &Log{store: store, valkey: valkey, o: o,
 		buckets: keyspace.Buckets, behind: maxBehind, bytes: checkpointBytes,
-		atOnce: atOnce, pause: pause, random: rand.Text}
+		atOnce: atOnce, pause: pause, random: rand.Text, atRandom: atRandom}
 }
 
 func pause(ctx context.Context, d time.Duration) {
@@ -115,6 +120,8 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	}
 }
+
+func atRandom(d time.Duration) time.Duration { return mathrand.N(max(d, 1)) }
 
 // parallel calls do for 0 to n-1, at most limit of them at a time.
 func parallel(n, limit int, do func(i int) error) error {

@@ -292,8 +292,8 @@ type LogStatus struct {
 	Away    int    `json:"away"`              // buckets that do not answer
 	Marks   int    `json:"marks"`             // marks that are not stored yet
 	Damaged uint64 `json:"damaged,omitempty"` // the change that is missing or damaged; 0 for none
-	// Problem is why edits are refused: changes.ErrStore, ErrView, ErrAhead, ErrEmpty or a
-	// *changes.DamagedError; nil if they are not.
+	// Problem is why edits are refused: changes.ErrStore, ErrView, ErrAhead, ErrEmpty, a
+	// *changes.DamagedError or a *changes.StrayError; nil if they are not.
 	Problem error `json:"-"`
 }
 

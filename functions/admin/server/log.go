@@ -51,6 +51,7 @@ func (b *banner) textsOf(s registry.LogStatus, now time.Time) []string {
 	}
 	var all []string
 	var damaged *changes.DamagedError
+	var stray *changes.StrayError
 	switch {
 	case errors.Is(s.Problem, changes.ErrAhead):
 		all = append(all, "Valkey holds changes that this log lacks: bring the log back, or run "+
@@ -59,6 +60,8 @@ func (b *banner) textsOf(s registry.LogStatus, now time.Time) []string {
 		number := strconv.FormatUint(damaged.Number, 10)
 		all = append(all, "Change "+number+" of the log is missing or damaged: bring its object back, or run "+
 			"scripts/restore -void "+number+". Edits are refused.")
+	case errors.As(s.Problem, &stray):
+		all = append(all, stray.Name+" in the store of the log is not a change: move it away. Edits are refused.")
 	case s.Problem != nil:
 		all = append(all, "The log of changes is unavailable. Edits are refused. Revocations and bans act.")
 	}
