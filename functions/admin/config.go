@@ -60,8 +60,8 @@ type settings struct {
 	SessionLifetime time.Duration `env:"SESSION_LIFETIME" envDefault:"12h"`
 	ForeignKeys     bool          `env:"FOREIGN_KEYS" envDefault:"false"`
 	// Where the log of changes is, which has all keys and policies: `s3://BUCKET[/PREFIX]`,
-	// with `?region=` and `&endpoint=` where needed, or the path of a folder. A Valkey belongs to
-	// one log and one `KEY_PEPPER`.
+	// with `?region=` and `&endpoint=` where needed, or the path of a folder. A Valkey
+	// belongs to one log and one `KEY_PEPPER`.
 	ChangesLog string `env:"CHANGES_LOG" unset:"required"`
 	Stage      string `env:"STAGE" unset:"none"`
 	// Deployed release, such as a commit; shown in the settings.
