@@ -193,8 +193,9 @@ func stale(k *storedKey, version int64) bool { return version != AnyVersion && v
 // PlanNumber, Opens, Status, Override, Expires and Banned. A changed PlanNumber decides,
 // whatever the name Plan. Every check that starts after Update returns obeys; counts stay.
 // version is the one that the edit was based on, or AnyVersion. If it is no longer current,
-// nothing is written, and Update returns the current key with ErrConflict. If change alters nothing,
-// nothing is written and the key is returned as it is. Bad input is an *InvalidError.
+// nothing is written, and Update returns the current key with ErrConflict. If change alters
+// nothing, nothing is written and the key is returned as it is. Bad input is an
+// *InvalidError.
 //
 // action names the change in the audit. With KeyRevoke and KeyBan the edit is in force
 // before it is stored, so it does not wait for the log.

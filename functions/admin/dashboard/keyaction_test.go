@@ -67,7 +67,7 @@ func TestSecretIsShownOnce(t *testing.T) {
 	}
 }
 
-// Every action changes the key, records its reason in the audit log, and is refused if
+// Every action changes the key, records its reason in the audit, and is refused if
 // the key changed meanwhile.
 func TestKeyActions(t *testing.T) {
 	s := sitetest.New(t).Login()

@@ -91,8 +91,8 @@ func TestFindPartOfName(t *testing.T) {
 		"All keys whose name contains “corp”: 90.")
 }
 
-// Explain and the audit log find a key by id, secret or name. If several keys have the
-// name, they list them. The audit log also finds the name of a deleted key.
+// Explain and the audit find a key by id, secret or name. If several keys have the
+// name, they list them. The audit also finds the name of a deleted key.
 func TestFindByName(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.CreateKey("Acme", "free") // in addition to acme
@@ -125,7 +125,7 @@ func TestFindByName(t *testing.T) {
 	s.Get("/audit?subject=bolt").Wants(t, http.StatusOK, "Changes of", "key.create", `value="{bolt}"`)
 	if body := s.Get("/audit?subject=acme").Wants(t, http.StatusOK, "Several keys").Body; strings.Contains(
 		body, "key.create</code>") {
-		t.Error("the audit log lists entries although several keys have the name")
+		t.Error("the audit lists entries although several keys have the name")
 	}
 	s.Get("/audit?subject="+secret).Wants(t, http.StatusSeeOther)
 	s.Post("/keys/{zeta}/delete", fields("version", "{zeta#}", "reason", "left us", "confirm", "zeta")).Wants(t,
@@ -138,7 +138,7 @@ func TestFindByName(t *testing.T) {
 	s.Get("/audit?subject=nobody").Wants(t, http.StatusOK, "No key has this id or name")
 }
 
-// The audit log's filter includes entries at the instant from, and excludes those at to.
+// The audit's filter includes entries at the instant from, and excludes those at to.
 func TestAuditByDates(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for _, name := range []string{"one", "two", "three"} {

@@ -61,7 +61,7 @@ func TestTypedEndWins(t *testing.T) {
 		Wants(t, http.StatusUnprocessableEntity, "This time is in the past.")
 }
 
-// A save without a change shows a message, and writes nothing to Valkey or the audit log.
+// A save without a change shows a message, and writes nothing to Valkey or the audit.
 func TestNothingChanged(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.UpdateKey("acme", func(k *policy.Key) {
