@@ -33,12 +33,13 @@ type banner struct {
 	since  time.Time // zero if Valkey has it
 }
 
-// warnings returns what every page says.
+// warnings returns what every page says. A reader who goes away does not end the read, whose
+// result is for all.
 func (b *banner) warnings(ctx context.Context) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if now := time.Now(); now.Sub(b.read) > statusKept {
-		ctx, cancel := context.WithTimeout(ctx, statusTime)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statusTime)
 		defer cancel()
 		b.texts, b.read = b.textsOf(b.status(ctx), now), now
 	}
@@ -59,7 +60,7 @@ func (b *banner) textsOf(s registry.LogStatus, now time.Time) []string {
 		number := strconv.FormatUint(damaged.Number, 10)
 		all = append(all, "Change "+number+" of the log is missing or damaged: bring its object back, or run "+
 			"scripts/restore -void "+number+". Edits are refused.")
-	case s.Problem != nil:
+	case s.Problem != nil && s.Away == 0:
 		all = append(all, "The log of changes is unavailable. Edits are refused. Revocations and bans act.")
 	}
 	switch {
