@@ -24,6 +24,7 @@ type AuditQuery struct {
 	By      string // only this actor's name
 	Named   string // only with a record that had this name, ignoring case
 	Since   time.Time
+	Until   time.Time // excluded; zero for no bound
 }
 
 // AuditPage is an answer to an AuditQuery.
@@ -124,7 +125,8 @@ func (q AuditQuery) ended(e AuditEntry) bool {
 func (q AuditQuery) matches(e AuditEntry) bool {
 	named := func(s AuditSubject) bool { return strings.EqualFold(s.Name, q.Named) }
 	return strings.HasPrefix(e.Action, q.Action) && (q.By == "" || e.By.Name == q.By) &&
-		!e.Time.Before(q.Since) && (q.Named == "" || slices.ContainsFunc(e.Subjects, named))
+		!e.Time.Before(q.Since) && (q.Until.IsZero() || e.Time.Before(q.Until)) &&
+		(q.Named == "" || slices.ContainsFunc(e.Subjects, named))
 }
 
 // history returns a page of the changes of one record, with its states. It follows the

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
@@ -124,7 +123,7 @@ func bounded(page registry.AuditPage) registry.AuditPage {
 
 func (a *api) listAudit(ctx context.Context, in *auditInput) (*auditOutput, error) {
 	q := registry.AuditQuery{Subject: in.Subject, Named: in.Name, Action: in.Action, By: in.By,
-		Since: in.From, Count: in.Count}
+		Since: in.From, Until: in.To, Count: in.Count}
 	if !in.To.IsZero() && in.To.Before(in.From) {
 		return nil, rest.Invalid("query.to", "is before from")
 	}
@@ -139,9 +138,6 @@ func (a *api) listAudit(ctx context.Context, in *auditInput) (*auditOutput, erro
 		return nil, err
 	}
 	page = bounded(page)
-	page.Entries = slices.DeleteFunc(page.Entries, func(e registry.AuditEntry) bool {
-		return !in.To.IsZero() && !e.Time.Before(in.To)
-	})
 	out := &auditOutput{}
 	out.Body.Items = make([]Entry, len(page.Entries))
 	for i, e := range page.Entries {

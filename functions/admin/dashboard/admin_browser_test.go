@@ -106,7 +106,7 @@ func adminPages() []pageState {
 		{"bulk preview", "/keys/bulk?do=plan&of=all", "", func(v *sitetest.Visit) {
 			v.Act(send("preview"), chromedp.WaitVisible(chromedp.CSS("#preview-title")))
 		}},
-		{"undo of a change", "/audit?subject={acme}&what=key.override", "", func(v *sitetest.Visit) {
+		{"undo of a change", "/audit?subject={customer-1}", "", func(v *sitetest.Visit) {
 			v.Act(chromedp.Click(chromedp.CSS("a[href$='/undo']")),
 				chromedp.WaitVisible(chromedp.CSS("#reason")))
 		}},

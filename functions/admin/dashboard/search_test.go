@@ -170,6 +170,7 @@ func TestAuditByDates(t *testing.T) {
 	s.Get("/audit.csv?to=yesterday").Wants(t, http.StatusBadRequest)
 	s.Get("/api/v1/audit?action=key.create&from="+at(0, time.Nanosecond)).Wants(t, http.StatusOK, `"items":[]`)
 	s.Get("/api/v1/audit?action=key.create&to="+at(0, time.Nanosecond)).Wants(t, http.StatusOK, `"three"`)
+	s.Get("/api/v1/audit?action=key.create&count=1&to="+at(0, 0)).Wants(t, http.StatusOK, `"name":"two"`)
 	s.Get("/api/v1/audit?name=THREE").Wants(t, http.StatusOK, `"name":"three"`)
 }
 

@@ -128,6 +128,7 @@ func (d *Pages) Rows(r *http.Request, entries []changes.Entry) []templates.Entry
 			row.Subject = subject
 		}
 		switch subjects, more := subjectsOf(e.AuditEntry); {
+		case !named:
 		case len(subjects) == 1:
 			row.Address = d.path(e, subjects[0])
 		default:
