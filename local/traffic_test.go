@@ -90,7 +90,7 @@ func newTally() *tally { return &tally{byLimit: map[string]int64{}, references: 
 
 // open logs in to the dashboard.
 func (w *traffic) open() {
-	handler, err := dashboard.New(w.store, w.client, apikey.Pepper(checkPepper))
+	handler, err := dashboard.New(w.store, w.checkFunction.client, apikey.Pepper(checkPepper))
 	if err != nil {
 		w.t.Fatal(err)
 	}
