@@ -117,7 +117,7 @@ func (d *deployment) calls(t *testing.T, value, api string, n int) string {
 	for range n {
 		call := enforce.Call{Kind: policy.APIKey, Subject: s.ID(), Secret: s,
 			Route: route.Call{API: api, Stage: "prod", Method: http.MethodGet, Path: "/"}}
-		switch result, err := d.checker.Check(t.Context(), call, nil); {
+		switch result, err := d.checker.Check(t.Context(), call); {
 		case err != nil:
 			seen += "-"
 		case result.Allowed:
