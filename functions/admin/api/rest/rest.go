@@ -240,7 +240,7 @@ type (
 	}
 	// WithReason is the part of a body that says why a change is made.
 	WithReason struct {
-		Reason string `json:"reason" minLength:"1" maxLength:"200" pattern:"\\S" patternDescription:"text that is not blank"`
+		Reason string `json:"reason" minLength:"1" maxLength:"200" pattern:"\\S"`
 	}
 	// RequiredReason is the body of a change that needs only a reason.
 	RequiredReason struct{ Body WithReason }
