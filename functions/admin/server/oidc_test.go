@@ -95,7 +95,7 @@ func TestProviderWithoutRole(t *testing.T) {
 		t, http.StatusForbidden, "You have no role here", "sent no claim “groups”",
 	)
 	s.Get(loginAt(s, beginLogin(s, "/"), "otto:guests")).Wants(
-		t, http.StatusForbidden, "none of its values gives a role",
+		t, http.StatusForbidden, "sent “guests” in the claim “groups”, and none of it gives a role",
 	)
 	s.WantsLogin("/keys")
 	s.Get(loginAt(s, beginLogin(s, "/"), "vera:staff")).Wants(t, http.StatusSeeOther)
@@ -150,7 +150,7 @@ func TestProviderAttacks(t *testing.T) {
 	s.Client = s.NewClient()
 	s.SetCookie(flow.Name, flow.Value)
 	// A stolen cookie and code are refused, since the code was used.
-	s.Get(own).Wants(t, http.StatusForbidden, "Invalid answer")
+	s.Get(own).Wants(t, http.StatusBadRequest, "Login already used")
 	s.WantsLogin("/keys")
 	refused := loginAt(s, beginLogin(s, "/")+"&prompt=none", "ada:ops")
 	s.Get(refused).Wants(t, http.StatusForbidden, "did not log you in", "login_required")
