@@ -81,7 +81,7 @@ func TestProviderLogin(t *testing.T) {
 		out := s.Get(strings.TrimPrefix(got.Header.Get("Location"), base)).Wants(
 			t, http.StatusOK, "You are logged out", "Log out there too",
 		)
-		if !strings.Contains(out.Body, "/session/end?client_id=dashboard&amp;post_logout_redirect_uri=") {
+		if !strings.Contains(out.Body, "/session/end?client_id=dashboard&amp;logout_uri=") {
 			t.Errorf("%q: got\n%s\nwant a link to log out at the provider", base, out.Body)
 		}
 		s.WantsLogin("/keys")

@@ -213,7 +213,8 @@ func (p *Provider) Finish(ctx context.Context, sealed string, answer url.Values)
 }
 
 // LogoutURL returns the address for logging out at the provider, which then redirects to
-// after. It is empty if the provider has none or does not respond.
+// after. It is empty if the provider has none, does not respond, or is Okta, which would
+// answer with an error: it wants the id token, which is not kept.
 func (p *Provider) LogoutURL(ctx context.Context, after string) string {
 	ctx, cancel := p.context(ctx)
 	defer cancel()
@@ -222,7 +223,7 @@ func (p *Provider) LogoutURL(ctx context.Context, after string) string {
 		return ""
 	}
 	u, err := url.Parse(e.endSession)
-	if err != nil {
+	if err != nil || strings.HasPrefix(u.Path, "/oauth2/") && strings.HasSuffix(u.Path, "/v1/logout") {
 		return ""
 	}
 	q := u.Query()

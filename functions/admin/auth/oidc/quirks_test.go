@@ -179,8 +179,9 @@ func TestDiscoveryElsewhere(t *testing.T) {
 	}
 }
 
-// The address to log out has what the standard and Amazon Cognito want.
-func TestLogoutAtCognito(t *testing.T) {
+// The address to log out has what the standard and Amazon Cognito want. There is none for
+// Okta.
+func TestLogoutElsewhere(t *testing.T) {
 	p := oidctest.NewScripted(t)
 	p.Discovery = map[string]any{"end_session_endpoint": p.URL + "/logout?x=1"}
 	provider := newProvider(t, Config{Issuer: p.URL, ClientID: "dashboard"})
@@ -192,5 +193,13 @@ func TestLogoutAtCognito(t *testing.T) {
 		"post_logout_redirect_uri": {"https://x.example/login"}}
 	if u.Path != "/logout" || u.RawQuery != want.Encode() {
 		t.Errorf("got %s, want /logout?%s", u, want.Encode())
+	}
+	for _, path := range []string{"/oauth2/v1/logout", "/oauth2/default/v1/logout"} {
+		okta := oidctest.NewScripted(t)
+		okta.Discovery = map[string]any{"end_session_endpoint": okta.URL + path}
+		provider := newProvider(t, Config{Issuer: okta.URL, ClientID: "dashboard"})
+		if got := provider.LogoutURL(t.Context(), "https://x.example/login"); got != "" {
+			t.Errorf("got %s, want none", got)
+		}
 	}
 }
