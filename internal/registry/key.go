@@ -19,6 +19,7 @@ import (
 type storedKey struct {
 	policy.Key
 	hashes policyset.Secrets
+	next   uint64 // number of the change that is judged, if it is made
 }
 
 // decodeKey decodes a record, and names the plan and the routes of the override as the set
@@ -33,7 +34,7 @@ func decodeKey(set *policy.Set, found changes.Record) (storedKey, error) {
 	for _, m := range found.Marks {
 		k = marked(k, m)
 	}
-	return storedKey{k, hashes}, err
+	return storedKey{Key: k, hashes: hashes}, err
 }
 
 // marked returns a key as a mark leaves it: revoked, or banned until the mark ends.
@@ -106,6 +107,7 @@ func (e *keyEdit) change(create bool, do func(*policy.Set, *storedKey) error) ch
 			return nil, err
 		}
 		e.now = e.old
+		e.now.next = r.Now() + 1
 		if err := do(set, &e.now); err != nil {
 			return nil, err
 		}
@@ -244,7 +246,7 @@ func (s *Store) takeRights(ctx context.Context, id, action string, edit Edit,
 	}
 	after := marked(old.Key, m)
 	k.Updated = after.Updated
-	if wanted := (storedKey{after, old.hashes}); sameRecord(wanted, old) || !sameRecord(wanted, k) {
+	if wanted := (storedKey{Key: after, hashes: old.hashes}); sameRecord(wanted, old) || !sameRecord(wanted, k) {
 		k, err := s.editKey(ctx, id, action, edit, false, do)
 		s.listBan(ctx, k, err)
 		return k, err
