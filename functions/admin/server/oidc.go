@@ -53,9 +53,9 @@ func (s *server) atProvider(
 // be Lax, since the browser sends it when the provider redirects here.
 func (s *server) flowCookieName() string { return s.cookieName("-login") }
 
-// finishProviderLogin handles the provider's answer. It always deletes the cookie, so
-// that an answer counts once. The reload of an answer that logged somebody in leads to the
-// dashboard.
+// finishProviderLogin handles the provider's answer. It deletes the cookie of the login that
+// the answer belongs to, so that an answer counts once; another login, as of a second tab,
+// goes on. The reload of an answer that logged somebody in leads to the dashboard.
 func (s *server) finishProviderLogin(
 	w http.ResponseWriter, r *http.Request, attempt throttle.Attempt,
 ) error {
@@ -66,8 +66,10 @@ func (s *server) finishProviderLogin(
 	if sealed == "" && auth.From(r.Context()).Known() {
 		return page.Redirect(w, r, s.Path("/"))
 	}
-	http.SetCookie(w, s.cookie(s.flowCookieName(), "", -1))
 	identity, err := s.Provider.Finish(r.Context(), sealed, r.URL.Query())
+	if !errors.Is(err, oidc.ErrFlow) {
+		http.SetCookie(w, s.cookie(s.flowCookieName(), "", -1))
+	}
 	if err != nil {
 		return s.providerProblem(r, err)
 	}

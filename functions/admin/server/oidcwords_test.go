@@ -119,3 +119,16 @@ func TestProviderCallbackReloaded(t *testing.T) {
 	s.Get(callback).Wants(t, http.StatusBadRequest, "Login expired")
 	s.WantsLogin("/keys")
 }
+
+// Of two log-ins in two tabs, the one begun last works, whichever answer comes first. The
+// other then leads to the dashboard.
+func TestProviderLoginInTwoTabs(t *testing.T) {
+	s := withScripted(t, func(p *oidctest.Scripted) { p.Claims = map[string]any{"groups": "ops"} })
+	first, last := s.callback("/"), s.callback("/keys")
+	s.Get(first).Wants(t, http.StatusBadRequest, "Login expired")
+	if to := s.Get(last).Wants(t, http.StatusSeeOther).Header.Get("Location"); to != "/keys" {
+		t.Errorf("got redirect to %q, want /keys", to)
+	}
+	s.Get(first).Wants(t, http.StatusSeeOther)
+	s.Get("/keys").Wants(t, http.StatusOK)
+}
