@@ -71,7 +71,8 @@ func (s *Store) CreateMany(ctx context.Context, keys []policy.NewKey, edit Edit)
 				}
 				if c.Err == nil {
 					taken[c.Key.ID] = true
-					made = append(made, storedKey{Key: c.Key, hashes: policyset.Secrets{Current: s.pepper.Hash(c.Secret)}})
+					hashes := policyset.Secrets{Current: s.pepper.Hash(c.Secret)}
+					made = append(made, storedKey{Key: c.Key, hashes: hashes})
 				}
 			}
 			return s.items(ctx, r, make([]storedKey, len(made)), made)

@@ -256,7 +256,8 @@ func (s *Store) takeRights(ctx context.Context, id, action string, edit Edit,
 	}
 	after := marked(old.Key, m)
 	k.Updated = after.Updated
-	if wanted := (storedKey{Key: after, hashes: old.hashes}); sameRecord(wanted, old) || !sameRecord(wanted, k) {
+	wanted := storedKey{Key: after, hashes: old.hashes}
+	if sameRecord(wanted, old) || !sameRecord(wanted, k) {
 		k, err := s.editKey(ctx, id, action, edit, false, do)
 		s.listBan(ctx, k, err)
 		return k, err

@@ -40,7 +40,8 @@ func TestRepeat(t *testing.T) {
 	if err := w.Delete(t.Context(), k.ID, byTest); err != nil {
 		t.Fatal(err)
 	}
-	if _, got, err := w.Create(t.Context(), n, edit); !errors.Is(err, registry.ErrDeleted) || got.Reveal() != "" {
+	if _, got, err := w.Create(t.Context(), n, edit); !errors.Is(err, registry.ErrDeleted) ||
+		got.Reveal() != "" {
 		t.Errorf("after the deletion: got %v, want ErrDeleted", err)
 	}
 	w.Now = func() time.Time { return time.Now().Add(48 * time.Hour) }

@@ -16,9 +16,11 @@ func TestConditionalRequests(t *testing.T) {
 		read := s.get(path).wants(http.StatusOK)
 		etag := read.header.Get("ETag")
 		for _, tags := range []string{etag, "W/" + etag, `"1", ` + etag, "*"} {
-			got := s.do(http.MethodGet, path, nil, header{"If-None-Match": tags}).wants(http.StatusNotModified)
+			got := s.do(http.MethodGet, path, nil, header{"If-None-Match": tags}).
+				wants(http.StatusNotModified)
 			if got.text != "" || got.header.Get("ETag") != etag {
-				t.Errorf("%s with %s: got %q, %v, want no body and ETag %s", path, tags, got.text, got.header, etag)
+				t.Errorf("%s with %s: got %q, %v, want no body and ETag %s", path, tags, got.text,
+					got.header, etag)
 			}
 		}
 		if again := s.do(http.MethodGet, path, nil, header{"If-None-Match": `"1"`}).
@@ -33,7 +35,8 @@ func TestConditionalRequests(t *testing.T) {
 		return s.do(http.MethodPatch, "/keys/"+k.ID, map[string]any{"name": "b"}, headers)
 	}
 	patch(header{"If-Match": "W/" + etag}).wants(http.StatusPreconditionFailed, "weak ETag", "without W/")
-	patch(header{"If-Match": "*", "If-None-Match": etag}).wants(http.StatusPreconditionFailed, "If-None-Match")
+	patch(header{"If-Match": "*", "If-None-Match": etag}).
+		wants(http.StatusPreconditionFailed, "If-None-Match")
 	s.do(http.MethodPost, "/keys/"+k.ID+"/revoke", nil, header{"If-None-Match": "*"}).
 		wants(http.StatusPreconditionFailed)
 	patch(header{"If-Match": `"1", ` + etag}).wants(http.StatusOK, `"name":"b"`)

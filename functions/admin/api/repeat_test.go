@@ -45,7 +45,8 @@ func TestRepeatedCreation(t *testing.T) {
 	}
 	s.secrets[id] = parsed
 	s.calls(id, 1)
-	s.do(http.MethodPatch, "/keys/"+id, map[string]any{"name": "b"}, header{"If-Match": "*"}).wants(http.StatusOK)
+	s.do(http.MethodPatch, "/keys/"+id, map[string]any{"name": "b"}, header{"If-Match": "*"}).
+		wants(http.StatusOK)
 	if got := s.repeatable("/keys", "one", body, nil).wants(http.StatusCreated, `"name":"b"`); got.
 		stringAt("secret") != secret {
 		t.Errorf("after an edit: got %s, want the first secret", got.text)
@@ -54,7 +55,8 @@ func TestRepeatedCreation(t *testing.T) {
 	other := map[string]any{"name": "a", "plan": "free", "reason": "second"}
 	s.repeatable("/keys", "one", other, nil).wants(http.StatusUnprocessableEntity, "header.Idempotency-Key",
 		"another request")
-	if got := s.repeatable("/keys", "two", body, nil).wants(http.StatusCreated); got.stringAt("key", "id") == id {
+	two := s.repeatable("/keys", "two", body, nil).wants(http.StatusCreated)
+	if two.stringAt("key", "id") == id {
 		t.Error("another Idempotency-Key gets the same key")
 	}
 	s.actor = machine
@@ -110,7 +112,8 @@ func TestRepeatedRotation(t *testing.T) {
 	body := map[string]any{"grace": "1h"}
 	first := rotate("one", body).wants(http.StatusCreated)
 	number := s.changes()
-	if again := rotate("one", body).wants(http.StatusCreated); again.text != first.text || s.changes() != number {
+	again := rotate("one", body).wants(http.StatusCreated)
+	if again.text != first.text || s.changes() != number {
 		t.Errorf("got %s, want %s", again.text, first.text)
 	}
 	rotate("one", map[string]any{"grace": "2h"}).wants(http.StatusUnprocessableEntity, "another request")

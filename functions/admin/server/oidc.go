@@ -85,7 +85,8 @@ const maxReason = 300
 // providerProblem returns what the user can do, and logs the cause. A provider that says
 // why is quoted.
 func (s *server) providerProblem(r *http.Request, err error) error {
-	s.Log.Warn("login at the provider failed", "cause", err, "answer", page.Clip(r.URL.Query().Get("error"), 100))
+	s.Log.Warn("login at the provider failed", "cause", err,
+		"answer", page.Clip(r.URL.Query().Get("error"), 100))
 	p := page.Problem{Action: templates.Choice{Text: "Back to login", Address: s.Path("/login")}}
 	var refused *oidc.RefusedError
 	var roleless *oidc.NoRoleError
@@ -94,8 +95,8 @@ func (s *server) providerProblem(r *http.Request, err error) error {
 	switch {
 	case errors.Is(err, oidc.ErrFlow):
 		p.Status, p.Heading = http.StatusBadRequest, "Login expired"
-		p.Advice = "It was started in another browser or tab, took over ten minutes or is already complete. " +
-			"Start again."
+		p.Advice = "It was started in another browser or tab, took over ten minutes or is already " +
+			"complete. Start again."
 	case errors.Is(err, oidc.ErrUsed):
 		s.refusedLogin("")
 		p.Status, p.Heading = http.StatusBadRequest, "Login already used"
@@ -103,9 +104,10 @@ func (s *server) providerProblem(r *http.Request, err error) error {
 	case errors.As(err, &refused):
 		s.refusedLogin("")
 		p.Status, p.Heading = http.StatusForbidden, s.Provider.Host()+" did not log you in"
-		p.Advice = "Reason: " + page.Clip(refused.Code, 100) + "."
+		code := page.Clip(refused.Code, 100)
+		p.Advice = "Reason: " + code + "."
 		if refused.Description != "" {
-			p.Advice = "Reason: " + page.Clip(refused.Description, maxReason) + " (" + page.Clip(refused.Code, 100) + ")"
+			p.Advice = "Reason: " + page.Clip(refused.Description, maxReason) + " (" + code + ")"
 		}
 	case errors.As(err, &roleless):
 		s.refusedLogin("")
@@ -142,7 +144,8 @@ func (s *server) noRoleAdvice(e *oidc.NoRoleError) string {
 		what = "sent “" + e.Near + "” in the claim " + claim +
 			", which differs in case or spaces from a value that gives a role."
 	case e.Present:
-		what = "sent " + quoted(e.Values, e.More) + " in the claim " + claim + ", and none of it gives a role."
+		what = "sent " + quoted(e.Values, e.More) + " in the claim " + claim +
+			", and none of it gives a role."
 	}
 	return s.Provider.Host() + " logged you in, but " + what + " Ask an administrator."
 }

@@ -61,7 +61,7 @@ func TestProviderWords(t *testing.T) {
 			func(p *oidctest.Scripted) {
 				p.Answer = url.Values{"error": {"access_denied"},
 					"error_description": {"User is not <assigned> to the application"}}
-			}, 403, []string{"did not log you in", "User is not &lt;assigned&gt; to the application", "(access_denied)"},
+			}, 403, []string{"did not log you in", "User is not &lt;assigned&gt; to", "(access_denied)"},
 			[]string{"access_denied: User is not <assigned>"}},
 		"values without a role": {
 			func(p *oidctest.Scripted) { p.Claims = map[string]any{"groups": []string{"guests", "x"}} },
@@ -76,7 +76,8 @@ func TestProviderWords(t *testing.T) {
 		"no claim": {nil, 403, []string{"sent no claim “groups”"}, []string{"it is absent", "ops"}},
 		"another issuer": {
 			func(p *oidctest.Scripted) { p.Answer = url.Values{"iss": {"https://other.example"}} },
-			403, []string{"Invalid answer", "https://other.example"}, []string{"https://other.example", "127.0.0.1"}},
+			403, []string{"Invalid answer", "https://other.example"},
+			[]string{"https://other.example", "127.0.0.1"}},
 		"a wrong secret": {
 			func(p *oidctest.Scripted) { p.TokenError = map[string]any{"error": "invalid_client"} },
 			502, []string{"is not set up", "OIDC_CLIENT_SECRET"}, []string{"invalid_client"}},

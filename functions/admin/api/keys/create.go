@@ -136,8 +136,8 @@ func (ops operations) importKeys(ctx context.Context, in *importInput) (*importO
 	keys := make([]policy.NewKey, len(in.Body.Keys))
 	for i, k := range in.Body.Keys {
 		if in.IdempotencyKey != "" && k.Value == "" {
-			return nil, rest.Invalid("header.Idempotency-Key", "is for keys with values here, which are created "+
-				"once without it: create keys with new secrets one by one")
+			return nil, rest.Invalid("header.Idempotency-Key",
+				"is not taken for new secrets here: create keys without values one by one")
 		}
 		keys[i] = policy.NewKey{Name: strings.TrimSpace(k.Name), Plan: k.Plan, Env: cmp.Or(k.Env, defaultEnv),
 			Tags: k.Tags, Group: k.Group, Value: k.Value, Status: policy.Status(k.Status)}

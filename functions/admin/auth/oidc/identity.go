@@ -227,7 +227,7 @@ func texts(value any) []string {
 		}
 	case map[string]any:
 		for name, v := range value {
-			if v != nil && v != false {
+			if yes, isBool := v.(bool); v != nil && (yes || !isBool) {
 				all = append(all, name)
 			}
 		}

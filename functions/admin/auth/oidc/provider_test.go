@@ -59,7 +59,7 @@ var invalid error = &TokenError{}
 
 // isKind reports whether err is want, or of the same type.
 func isKind(err, want error) bool {
-	if want == invalid {
+	if _, ok := errors.AsType[*TokenError](want); ok {
 		_, ok := errors.AsType[*TokenError](err)
 		return ok
 	}
@@ -252,8 +252,8 @@ func TestDiscoveryIsLazy(t *testing.T) {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		const document = `{"issuer":"%[1]s","authorization_endpoint":"%[1]s/auth","token_endpoint":"%[1]s/token",
-			"jwks_uri":"%[1]s/keys","end_session_endpoint":"javascript:alert(1)"}`
+		const document = `{"issuer":"%[1]s","authorization_endpoint":"%[1]s/auth",
+			"token_endpoint":"%[1]s/token","jwks_uri":"%[1]s/keys","end_session_endpoint":"javascript:alert(1)"}`
 		_, _ = fmt.Fprintf(w, document, server.URL)
 	}))
 	t.Cleanup(server.Close)
