@@ -193,21 +193,23 @@ func (c Config) role(claims map[string]any) auth.Role {
 	return role
 }
 
-// lookUp finds a claim by its name, or else by the name as a path with dots. Some
-// providers use addresses as names, others nest objects.
+// lookUp finds a claim by its name, or else by the name as a path with dots, some of which
+// may be in the names of its parts. Some providers use addresses as names, others nest
+// objects.
 func lookUp(claims map[string]any, name string) (any, bool) {
 	if value, ok := claims[name]; ok {
 		return value, value != nil
 	}
-	first, others, found := strings.Cut(name, ".")
-	if !found {
-		return nil, false
+	for i, c := range name {
+		inner, ok := claims[name[:i]].(map[string]any)
+		if c != '.' || !ok {
+			continue
+		}
+		if value, found := lookUp(inner, name[i+1:]); found {
+			return value, true
+		}
 	}
-	inner, ok := claims[first].(map[string]any)
-	if !ok {
-		return nil, false
-	}
-	return lookUp(inner, others)
+	return nil, false
 }
 
 // texts returns the values of a claim: a text, the texts of a list, or the names in an

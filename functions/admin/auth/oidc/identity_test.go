@@ -38,6 +38,8 @@ func TestRoleFromClaim(t *testing.T) {
 		{"https://example.com/roles", map[string]any{"https://example.com/roles": "ops"}, auth.Editor, true},
 		{"realm_access.roles", nested, auth.Editor, true},
 		{"realm_access.groups", nested, auth.Nobody, false},
+		{"resource_access.shop.example.com.roles", map[string]any{"resource_access": map[string]any{
+			"shop": "x", "shop.example.com": map[string]any{"roles": "ops"}}}, auth.Editor, true},
 		{"realm_access.roles.x", nested, auth.Nobody, false},
 	}
 	for _, row := range rows {

@@ -263,6 +263,9 @@ func (p *Provider) verify(ctx context.Context, e *endpoints, raw, nonce string) 
 		return nil, tokenError("its id token expired at %s, and the clock here says %s",
 			expired.Expiry.UTC().Format(time.RFC3339), p.now().UTC().Format(time.RFC3339))
 	}
+	if err != nil && strings.Contains(err.Error(), "fetching keys") { // the library's error has no type
+		return nil, fmt.Errorf("get the provider's keys: %w", err)
+	}
 	if err != nil {
 		return nil, tokenError("%s", strings.TrimPrefix(err.Error(), "oidc: "))
 	}

@@ -182,6 +182,16 @@ func TestDiscoveryElsewhere(t *testing.T) {
 	}
 }
 
+// A provider whose keys are away is away: its answer is not called invalid.
+func TestKeysAway(t *testing.T) {
+	p := oidctest.NewScripted(t)
+	p.Discovery = map[string]any{"jwks_uri": p.URL + "/none"}
+	_, err := finishAt(t, p, p.URL, nil)
+	if err == nil || isKind(err, invalid) || !strings.Contains(err.Error(), "the provider's keys") {
+		t.Errorf("got %v, want an error about keys", err)
+	}
+}
+
 // The address to log out has what the standard and Amazon Cognito want. There is none for
 // Okta.
 func TestLogoutElsewhere(t *testing.T) {
