@@ -57,7 +57,8 @@ func deploy(t *testing.T, foreign string) *deployment {
 	d := &deployment{log: &waiting.Buffer{}, valkey: server, keys: registrytest.Open(t, client, data, pepper),
 		checker: enforce.NewChecker(client, pepper)}
 	api := &gateway.HTTP{Integration: d.function(t, "admin", map[string]string{
-		"CHANGES_LOG": data, "ADMIN_USER": "ada", "ADMIN_PASSWORD": "a password of twenty characters", "FOREIGN_KEYS": foreign,
+		"CHANGES_LOG": data, "ADMIN_USER": "ada", "ADMIN_PASSWORD": "a password of twenty characters",
+		"FOREIGN_KEYS": foreign,
 	})}
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if d.refuse.Add(-1) >= 0 {
