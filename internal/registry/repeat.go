@@ -108,10 +108,14 @@ func (s *Store) createOnce(ctx context.Context, n policy.NewKey, k policy.Key, e
 	if k, secret, err := s.repeated(ctx, k.ID, q, secretAt); !errors.Is(err, policy.ErrNotFound) {
 		return k, secret, err
 	}
-	if err := s.deleted(ctx, q); err != nil {
-		return policy.Key{}, apikey.Secret{}, err
+	deleted := s.deleted(ctx, q)
+	if deleted != nil && !errors.Is(deleted, ErrDeleted) {
+		return policy.Key{}, apikey.Secret{}, deleted
 	}
 	create := func(set *policy.Set, stored *storedKey) (err error) {
+		if deleted != nil { // and there is no key now, as the same request at the same time makes it
+			return deleted
+		}
 		if secret, err = secretAt(n.Env, stored.next); err != nil {
 			return err
 		}
@@ -182,8 +186,8 @@ func (s *Store) repeated(ctx context.Context, id string, q *request,
 	return policy.Key{ID: id}, apikey.Secret{}, policy.ErrConflict
 }
 
-// deleted fails with ErrDeleted if the request made a key within repeatReach, and with
-// ErrReused if another of the same name did. The caller knows that there is no key.
+// deleted fails with ErrDeleted if the request made a key within repeatReach, which is
+// deleted if it does not exist, and with ErrReused if another of the same name did.
 func (s *Store) deleted(ctx context.Context, q *request) error {
 	since := s.Now().Add(-repeatReach - clockSkew)
 	for before, scanned := uint64(0), 0; scanned < auditKept; scanned += auditRead {
