@@ -195,7 +195,8 @@ func (c *settings) dashboard() (server.Config, error) {
 type oidcConfig struct {
 	// OpenID provider at which users can log in too; register
 	// `ADMIN_URL/login/oidc/callback` there as the redirect URI, and `ADMIN_URL/login` as
-	// the post-logout redirect URI.
+	// the post-logout redirect URI (Cognito: allowed sign-out URL), see
+	// [providers](deploy.md#openid-connect).
 	Issuer string `env:"OIDC_ISSUER" unset:"none"`
 	// Client id of the dashboard at the provider; refused without `OIDC_ISSUER`.
 	ClientID string `env:"OIDC_CLIENT_ID" unset:"required with OIDC_ISSUER"`
@@ -203,10 +204,12 @@ type oidcConfig struct {
 	ClientSecret string `env:"OIDC_CLIENT_SECRET" unset:"required with OIDC_ISSUER"`
 	// Scopes to request, separated by spaces; ignored without `OIDC_ISSUER`.
 	Scopes []string `env:"OIDC_SCOPES" envSeparator:" " envDefault:"openid profile email"`
-	// Claim with a user's groups, in the id token or at the userinfo endpoint; `a.b` is a
-	// path into objects; ignored without `OIDC_ISSUER`.
+	// Claim with a user's groups, in the id token or at the userinfo endpoint: a text, a list
+	// of texts, or an object whose names they are; `a.b` is a path into objects; ignored
+	// without `OIDC_ISSUER`.
 	RoleClaim string `env:"OIDC_ROLE_CLAIM" envDefault:"groups"`
-	// Values of the claim that give the role editor, separated by commas; refused without
+	// Values of the claim that give the role editor, separated by commas; compared whole, case
+	// included; refused without
 	// `OIDC_ISSUER`.
 	EditorValues []string `env:"OIDC_EDITOR_VALUES" unset:"this or the next, with OIDC_ISSUER"`
 	// Values of the claim that give the role viewer, separated by commas; a user with no

@@ -17,11 +17,14 @@ import (
 // cannot be read again. The id of a key with a given value is derived from the value. If
 // that key exists, the returned key has its id and the error is ErrConflict. Bad input is
 // an *InvalidError. With changes.ErrUnknown the secret is returned too: the key may be
-// stored, and nobody else has its secret.
+// stored, and nobody else has its secret. With edit.Repeat, see there.
 func (s *Store) Create(ctx context.Context, n policy.NewKey, edit Edit) (policy.Key, apikey.Secret, error) {
 	k := s.newKey(n)
 	if !apikey.ValidEnv(n.Env) {
 		return policy.Key{}, apikey.Secret{}, s.invalidKey(ctx, k)
+	}
+	if edit.Repeat != nil {
+		return s.createOnce(ctx, n, k, edit)
 	}
 	secret, err := s.newSecret(n)
 	if err != nil {
@@ -140,6 +143,8 @@ func (s *Store) Rotate(ctx context.Context, id string, version int64, grace time
 			fmt.Sprintf("is %s: must be 0 to 90 days", grace))
 	}
 	var secret apikey.Secret
+	repeat := s.request(KeyRotate, id, edit.Repeat)
+	edit.id = repeat.change()
 	k, err := s.editKey(ctx, id, KeyRotate, edit, false, func(_ *policy.Set, k *storedKey) (err error) {
 		switch {
 		case k.Version != version:
@@ -147,10 +152,14 @@ func (s *Store) Rotate(ctx context.Context, id string, version int64, grace time
 		case k.Kind != policy.APIKey:
 			return policy.ErrNotFound
 		}
-		if secret.ID() == "" { // the judge may be asked again
-			if secret, err = apikey.Renew(k.Env, k.ID); err != nil {
-				return fmt.Errorf("registry: rotate key: %w", err)
-			}
+		switch { // the judge may be asked again
+		case repeat != nil:
+			secret, err = s.pepper.Repeated(k.Env, k.ID, repeat.seed, k.next)
+		case secret.ID() == "":
+			secret, err = apikey.Renew(k.Env, k.ID)
+		}
+		if err != nil {
+			return fmt.Errorf("registry: rotate key: %w", err)
 		}
 		k.hashes = policyset.Secrets{Current: s.pepper.Hash(secret), Previous: k.hashes.Current}
 		k.Grace, k.Foreign = time.Time{}, false

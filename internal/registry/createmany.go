@@ -68,7 +68,7 @@ func (s *Store) CreateMany(ctx context.Context, keys []policy.NewKey, edit Edit)
 				}
 				if c.Err == nil {
 					taken[c.Key.ID] = true
-					made = append(made, storedKey{c.Key, policyset.Secrets{Current: s.pepper.Hash(c.Secret)}})
+					made = append(made, s.withHash(c.Key, c.Secret))
 				}
 			}
 			return s.items(ctx, r, make([]storedKey, len(made)), made)
@@ -92,6 +92,11 @@ func existing(found []changes.Record) map[string]bool {
 		names[record.Name] = len(record.Content) > 0
 	}
 	return names
+}
+
+// withHash returns a key with the hash of its secret.
+func (s *Store) withHash(k policy.Key, secret apikey.Secret) storedKey {
+	return storedKey{Key: k, hashes: policyset.Secrets{Current: s.pepper.Hash(secret)}}
 }
 
 // newKey returns a key to create, without its id.

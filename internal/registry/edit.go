@@ -21,6 +21,10 @@ type Edit struct {
 	// Version is the version that Reset and Delete are based on; 0 for any. Other changes
 	// get it as an argument.
 	Version int64
+	// Repeat makes Create and Rotate repeatable; nil if they are not.
+	Repeat *Repeat
+
+	id string // of the change; empty for a random one
 }
 
 // Validate reports a Reason that is too long or not printable, or an edit of nobody.
@@ -39,7 +43,7 @@ func (e Edit) Validate() error {
 
 // change returns the edit for the log.
 func (e Edit) change(action string) changes.Edit {
-	return changes.Edit{Action: action, By: e.By.text(), Why: e.Reason}
+	return changes.Edit{ID: e.id, Action: action, By: e.By.text(), Why: e.Reason}
 }
 
 // text returns the actor as the log has it.

@@ -22,6 +22,7 @@ import (
 type storedKey struct {
 	policy.Key
 	hashes policyset.Secrets
+	next   uint64 // number of the change that is judged, if it is made
 }
 
 // decodeKey decodes a record, and names the plan and the routes of the override as the set
@@ -36,7 +37,7 @@ func decodeKey(set *policy.Set, found changes.Record) (storedKey, error) {
 	for _, m := range found.Marks {
 		k = marked(k, m)
 	}
-	return storedKey{k, hashes}, err
+	return storedKey{Key: k, hashes: hashes}, err
 }
 
 // sameRecord reports whether two states of a key have the same record.
@@ -78,6 +79,7 @@ func (e *keyEdit) change(create bool, do func(*policy.Set, *storedKey) error) ch
 			return nil, err
 		}
 		e.now = e.old
+		e.now.next = r.Now() + 1
 		if err := do(set, &e.now); err != nil {
 			return nil, err
 		}
@@ -222,7 +224,8 @@ func (s *Store) takeRights(ctx context.Context, id, action string, edit Edit,
 	}
 	after := marked(old.Key, m)
 	k.Updated = after.Updated
-	if wanted := (storedKey{after, old.hashes}); sameRecord(wanted, old) || !sameRecord(wanted, k) {
+	wanted := storedKey{Key: after, hashes: old.hashes}
+	if sameRecord(wanted, old) || !sameRecord(wanted, k) {
 		k, err := s.editKey(ctx, id, action, edit, false, do)
 		s.listBan(ctx, k, err)
 		return k, err

@@ -65,17 +65,17 @@ func configOf(base string) huma.Config {
 	config.Info.Description = description
 	config.Servers = []*huma.Server{{URL: base + "/"}}
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
-		"token": {
+		"machineToken": { // no schema may have such a name: generators make one type of both
 			Type: "http", Scheme: "bearer",
 			Description: "A machine token, tga_…, with scope read, write (which includes the others) or " +
 				"settle. An editor creates it on the settings page.",
 		},
-		"key": {
+		"apiKey": {
 			Type: "apiKey", In: "header", Name: keyHeader,
 			Description: "An API key of the protected APIs, also as a bearer token. It opens the owner's " +
 				"view of that key and nothing else.",
 		},
-		"session": {
+		"browserSession": {
 			Type: "apiKey", In: "cookie", Name: "__Host-tidegate",
 			Description: "A browser's session. Every request but GET must come from the dashboard's own " +
 				"pages.",
@@ -115,7 +115,7 @@ func security(r auth.Role) []map[string][]string {
 	var scope token.Scope
 	switch r {
 	case auth.Owner:
-		return []map[string][]string{{"key": {}}}
+		return []map[string][]string{{"apiKey": {}}}
 	case auth.Editor:
 		scope = token.Write
 	case auth.Settler:
@@ -123,7 +123,7 @@ func security(r auth.Role) []map[string][]string {
 	default:
 		scope = token.Read
 	}
-	return []map[string][]string{{"token": {string(scope)}}, {"session": {}}}
+	return []map[string][]string{{"machineToken": {string(scope)}}, {"browserSession": {}}}
 }
 
 // Me is the authenticated caller.

@@ -297,8 +297,8 @@ func TestRenameRoute(t *testing.T) {
 		header{"If-Match": "*"}).wants(http.StatusUnprocessableEntity, "body.routes[0].id")
 }
 
-// A save is judged alike by JSON, YAML and revert: a dry run names the warnings, and the
-// save needs accept.
+// A save is judged alike by JSON, YAML and revert: with warnings, a dry run and the save need
+// accept.
 func TestWarnings(t *testing.T) {
 	s := newService(t)
 	const warning = "Every call is refused: no address is allowed."
@@ -309,9 +309,12 @@ func TestWarnings(t *testing.T) {
 	}
 	body["deny"] = []string{"0.0.0.0/0", "::/0"}
 	star := header{"If-Match": "*"}
-	s.do(http.MethodPut, "/policy?dry_run=true", body, nil).wants(http.StatusOK, `"warnings":["`+warning)
+	s.do(http.MethodPut, "/policy?dry_run=true", body, nil).wants(http.StatusConflict, warning, "accept=true")
+	s.do(http.MethodPut, "/policy?dry_run=true&accept=true", body, nil).wants(http.StatusOK,
+		`"applied":false`, `"warnings":["`+warning)
 	s.do(http.MethodPut, "/policy?reason=x", body, star).wants(http.StatusConflict, warning, "accept=true")
-	s.putFile("?dry_run=true", yaml, nil).wants(http.StatusOK, warning)
+	s.putFile("?dry_run=true", yaml, nil).wants(http.StatusConflict, warning)
+	s.putFile("?dry_run=true&accept=true", yaml, nil).wants(http.StatusOK, warning)
 	s.putFile("?reason=x", yaml, star).wants(http.StatusConflict, warning)
 	if v := s.set(); strings.Contains(v, "0.0.0.0/0") {
 		t.Fatalf("saved without accept: %s", v)

@@ -14,6 +14,7 @@ import (
 	"tidegate/internal/crossing"
 	"tidegate/internal/policy"
 	"tidegate/internal/records"
+	"tidegate/internal/registry"
 )
 
 // problem returns the problem that answers an error. An unknown error is taken for one of
@@ -51,6 +52,8 @@ func (a *api) problem(operation string, err error) error {
 		return rest.Invalid("query.after", "must be the value of next from the previous page")
 	case errors.Is(err, records.ErrCursor):
 		return rest.Invalid("query.after", "is not a position in this list; start from the first page")
+	case errors.Is(err, registry.ErrReused):
+		return rest.Invalid("header.Idempotency-Key", "was sent with another request before: send a new one")
 	case errors.As(err, &wrongToken):
 		return rest.Invalid("body."+wrongToken.Field, wrongToken.Message)
 	case errors.As(err, &refused):
@@ -72,6 +75,9 @@ var knownErrors = []struct {
 }{
 	{crossing.ErrNoTarget, http.StatusConflict, "Nothing sends crossed limits: set CROSSINGS_TARGET."},
 	{policy.ErrNotFound, http.StatusNotFound, "No such key."},
+	{registry.ErrDeleted, http.StatusConflict,
+		"The key that an earlier request with this Idempotency-Key created was deleted. To create another, " +
+			"send a new Idempotency-Key."},
 	{policy.ErrConflict, http.StatusConflict,
 		"Somebody else changed it at the same time. Nothing was saved. Send the request again."},
 	{policy.ErrUnreadable, http.StatusConflict,

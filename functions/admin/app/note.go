@@ -37,6 +37,7 @@ var besideResult = []struct {
 }{
 	{registry.ErrNotInForce, Note{"Saved. It is in force when Valkey is back.", true}},
 	{registry.ErrNotStored, Note{"In force, but not stored yet. It is lost if Valkey loses it first.", true}},
+	{registry.ErrRepeated, Note{"Made by an earlier request with this Idempotency-Key.", false}},
 	{registry.ErrNotReplicated, Note{"Saved. A failover in the next minute may delay it.", false}},
 }
 

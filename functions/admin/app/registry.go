@@ -62,6 +62,9 @@ type Reader interface {
 // Edit is the author of a change and the reason.
 type Edit = registry.Edit
 
+// Repeat is a request that its caller may send again.
+type Repeat = registry.Repeat
+
 // NewEdit returns an edit by the caller of a request. It trims the reason.
 func NewEdit(ctx context.Context, reason string) Edit {
 	return Edit{By: ActorOf(ctx), Reason: strings.TrimSpace(reason)}
@@ -113,6 +116,13 @@ func (r *Registry) Rotate(
 ) (policy.Key, apikey.Secret, error) {
 	k, secret, err := r.store.Rotate(ctx, id, version, grace, e)
 	return k, secret, NotedSecret(ctx, err)
+}
+
+// Rotated returns what an earlier request, the same as e.Repeat, left of a key. It fails with
+// policy.ErrNotFound without one.
+func (r *Registry) Rotated(ctx context.Context, id string, e Edit) (policy.Key, apikey.Secret, error) {
+	k, secret, err := r.store.Rotated(ctx, id, e)
+	return k, secret, Noted(ctx, err)
 }
 
 // SavePolicy replaces a version of the policy set and returns the stored set. If the

@@ -21,6 +21,7 @@ import (
 
 type (
 	newKeyInput struct {
+		Repeatable
 		Body struct {
 			Name    string              `json:"name" minLength:"1" maxLength:"100"`
 			Plan    string              `json:"plan" minLength:"1" maxLength:"100"`
@@ -58,7 +59,9 @@ func (ops operations) createKey(ctx context.Context, in *newKeyInput) (*secretOu
 	n := policy.NewKey{Name: b.Name, Env: b.Env, Plan: b.Plan, Tags: b.Tags, Group: b.Group,
 		Expires: schema.TimeOf(b.Expires), Opens: policydoc.ToPatterns(b.Opens), Billing: b.Billing,
 		Value: b.Value}
-	k, secret, err := ops.keys.Create(ctx, n, app.NewEdit(ctx, b.Reason))
+	edit := app.NewEdit(ctx, b.Reason)
+	edit.Repeat = in.repeat(ctx, b)
+	k, secret, err := ops.keys.Create(ctx, n, edit)
 	switch {
 	case errors.Is(err, policy.ErrConflict) && b.Value != "":
 		p := rest.NewProblem(http.StatusConflict,
@@ -88,7 +91,8 @@ const maxImportBody = 512 << 10 // bytes; fits 100 keys of the maximum size
 
 type (
 	importInput struct {
-		Body struct {
+		IdempotencyKey string `header:"Idempotency-Key" hidden:"true"`
+		Body           struct {
 			Keys   []ImportedKey `json:"keys" minItems:"1" maxItems:"100"`
 			Reason string        `json:"reason,omitempty" maxLength:"200"`
 		}
@@ -131,6 +135,10 @@ func (ops operations) registerImport(group rest.Group) {
 func (ops operations) importKeys(ctx context.Context, in *importInput) (*importOutput, error) {
 	keys := make([]policy.NewKey, len(in.Body.Keys))
 	for i, k := range in.Body.Keys {
+		if in.IdempotencyKey != "" && k.Value == "" {
+			return nil, rest.Invalid("header.Idempotency-Key",
+				"is not taken for new secrets here: create keys without values one by one")
+		}
 		keys[i] = policy.NewKey{Name: strings.TrimSpace(k.Name), Plan: k.Plan, Env: cmp.Or(k.Env, defaultEnv),
 			Tags: k.Tags, Group: k.Group, Value: k.Value, Status: policy.Status(k.Status)}
 	}
