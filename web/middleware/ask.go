@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -46,14 +45,13 @@ func ServerErrors(status int) bool { return status >= http.StatusInternalServerE
 func (a *Asking) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, d := a.ask(r)
-		for name, value := range answer.Headers {
-			w.Header().Set(name, value)
-		}
 		if !answer.Allowed {
 			(&Middleware{AllowOrigins: a.AllowOrigins}).expose(w.Header(), r.Header.Get("Origin"))
-			w.WriteHeader(answer.Status)
-			_, _ = io.WriteString(w, answer.Body) // fails only after the client disconnected
+			respond(w, r, answer)
 			return
+		}
+		for name, value := range answer.Headers {
+			w.Header().Set(name, value)
 		}
 		a.serve(w, r, next, call{d, &Settler{Door: a.Door}, &atomic.Bool{}})
 	})
