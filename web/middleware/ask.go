@@ -2,6 +2,7 @@ package middleware
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,7 +32,10 @@ type Asking struct {
 	RefundOn func(status int) bool
 	// Open lets requests pass that cannot be checked now, but never one with an APIKey,
 	// which nobody has verified. Otherwise they are answered 429.
-	Open         bool
+	Open bool
+	// Challenge is the WWW-Authenticate of a 401; empty is Bearer. An MCP server names its
+	// metadata in it: docs/attach.md.
+	Challenge    string
 	AllowOrigins []string     // as of Middleware
 	Log          *slog.Logger // gets what cannot be checked or settled; nil is slog.Default
 
@@ -62,7 +66,7 @@ func (a *Asking) ask(r *http.Request) (Answer, Decision) {
 	c := a.callOf(r)
 	if c.Subject == "" && c.APIKey == "" {
 		refusal := refusalOf(problem{Status: http.StatusUnauthorized, Detail: "This request has no caller."})
-		refusal.Headers["WWW-Authenticate"] = "Bearer"
+		refusal.Headers["WWW-Authenticate"] = cmp.Or(a.Challenge, "Bearer")
 		return refusal, Decision{}
 	}
 	answer, err := a.Door.Check(r.Context(), c)

@@ -103,6 +103,18 @@ func TestSettlerRefusesWhatCannotBeSent(t *testing.T) {
 	}
 }
 
+// A request without a caller gets the challenge.
+func TestChallenge(t *testing.T) {
+	for challenge, want := range map[string]string{"": "Bearer", `Bearer a="b"`: `Bearer a="b"`} {
+		a := &Asking{Caller: func(*http.Request) Call { return Call{} }, Challenge: challenge}
+		w := httptest.NewRecorder()
+		a.Wrap(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+		if got := w.Header().Get("WWW-Authenticate"); w.Code != http.StatusUnauthorized || got != want {
+			t.Errorf("got %d with %q, want 401 with %q", w.Code, got, want)
+		}
+	}
+}
+
 // Numbers of a Source of one's own count, whatever their type.
 func TestNumbersOfASource(t *testing.T) {
 	d, err := parseDecision(map[string]any{"denied": false, "limit": 10, "remaining": int64(9), "reset": 7.0,

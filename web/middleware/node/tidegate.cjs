@@ -493,6 +493,8 @@ const unavailable = {
 //                 gives back what it took
 //   open          lets requests pass that cannot be checked now, but never one with an
 //                 apiKey, which nobody has verified; otherwise they are answered 429
+//   challenge     the WWW-Authenticate of a 401, by default Bearer; an MCP server names its
+//                 metadata in it: docs/attach.md
 //   allowOrigins  as of Limits
 //   log           function that gets a message and the cause of what fails
 class Asking {
@@ -501,7 +503,7 @@ class Asking {
   #open = new Set(); // of promises, one for each request that has not ended
 
   constructor(options) {
-    this.#options = { log: console.error, ...options };
+    this.#options = { log: console.error, challenge: "Bearer", ...options };
     this.#settler = new Settler({ door: options.door });
   }
 
@@ -572,11 +574,11 @@ class Asking {
 
   // ask returns the admitted call, and the answer that admits or refuses it.
   async #ask(request, found) {
-    const { door, caller, refundOn, open, log } = this.#options;
+    const { door, caller, refundOn, open, challenge, log } = this.#options;
     let who;
     try {
       who = { ...(await caller(request)) };
-      if (!who.subject && !who.apiKey) return { answer: unauthorized() };
+      if (!who.subject && !who.apiKey) return { answer: unauthorized(challenge) };
       const members = { ...found, ...who, ...(refundOn && { settle: true }) };
       const answer = await check(door, members);
       return { answer, call: answer.allowed ? new Call(answer.context, this.#settler) : undefined };
@@ -629,9 +631,9 @@ function plain({ status, headers, body }) {
   return { status, headers: Object.fromEntries(headers), body };
 }
 
-function unauthorized() {
+function unauthorized(challenge) {
   const answer = plain(problem({ status: 401, detail: "This request has no caller." }));
-  answer.headers["WWW-Authenticate"] = "Bearer";
+  answer.headers["WWW-Authenticate"] = challenge;
   return answer;
 }
 

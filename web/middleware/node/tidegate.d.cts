@@ -136,6 +136,7 @@ export declare class Asking<Request = any> {
     caller: (request: Request) => Awaitable<DirectCall | null | undefined>;
     refundOn?: (status: number) => boolean;
     open?: boolean;
+    challenge?: string;
     allowOrigins?: readonly string[];
     log?: Log;
   });

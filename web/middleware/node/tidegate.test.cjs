@@ -324,6 +324,13 @@ test("events that are no requests", async () => {
   }
 });
 
+// A request without a caller gets the challenge.
+test("a challenge", async () => {
+  const asking = new Asking({ door: () => assert.fail("asked"), caller: () => undefined, challenge: 'Bearer a="b"' });
+  const { statusCode, headers } = await asking.lambda(() => assert.fail("handled"))({ requestContext: {} }, {});
+  assert.deepEqual([statusCode, headers["WWW-Authenticate"]], [401, 'Bearer a="b"']);
+});
+
 // A handler within awslambda.streamifyResponse gets stream and context, and a refusal is
 // written to the stream.
 test("streamed Lambda handlers", async (t) => {

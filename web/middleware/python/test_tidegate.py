@@ -172,6 +172,12 @@ class Requests(unittest.TestCase):
                 with self.assertRaisesRegex(TypeError, "no requestContext"):
                     limits.lambda_handler(self.fail)(event, None)
 
+    def test_a_challenge(self):
+        """A request without a caller gets it."""
+        asking = tidegate.Asking(self.fail, lambda event: None, challenge='Bearer a="b"')
+        answer = asking.lambda_handler(self.fail)({"requestContext": {}}, None)
+        self.assertEqual((answer["statusCode"], answer["headers"]["WWW-Authenticate"]), (401, 'Bearer a="b"'))
+
     def test_handlers_of_two_parameters(self):
         """An adapter gets event and context; other handlers get the call too."""
         class Adapter:  # of the form of Mangum

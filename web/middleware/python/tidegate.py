@@ -606,12 +606,16 @@ class Asking:
                    request gives back what it took
     open           lets requests pass that cannot be checked now, but never one with an
                    apiKey, which nobody has verified; otherwise they are answered 429
+    challenge      the WWW-Authenticate of a 401; an MCP server names its metadata in it:
+                   docs/attach.md
     allow_origins  as of Limits
     log            a logging.Logger, which gets what cannot be checked or settled
     """
 
-    def __init__(self, door, caller, refund_on=None, open=False, allow_origins=None, log=None):
+    def __init__(self, door, caller, refund_on=None, open=False, allow_origins=None, log=None,
+                 challenge="Bearer"):
         self._door = door
+        self._challenge = challenge
         self._caller = caller
         self._refund_on = refund_on or (lambda status: False)
         self._settle = True if refund_on else None
@@ -787,7 +791,7 @@ class Asking:
             who = caller() or {}
             if not who.get("subject") and not who.get("apiKey"):
                 return self._refuse(origin, 401, detail="This request has no caller.",
-                                    fields=[("WWW-Authenticate", "Bearer")])
+                                    fields=[("WWW-Authenticate", self._challenge)])
             answer = check(self._door, {"settle": self._settle, **found, **who})
             if answer["allowed"]:
                 return _parse(answer["context"], self._settler), answer
