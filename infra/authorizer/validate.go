@@ -80,7 +80,9 @@ func (g *guard) checkProps() []string {
 
 // challenge has parameters of WWW-Authenticate, whose values fit into a static value of API
 // Gateway.
-var challenge = regexp.MustCompile(`^[a-z_]+="[ !#-&(-\[\]-~]*"(, ?[a-z_]+="[ !#-&(-\[\]-~]*")*$`)
+var challenge = regexp.MustCompile(`^[a-z_]+="` + plainText + `"(, ?[a-z_]+="` + plainText + `")*$`)
+
+const plainText = `[^"'\\[:cntrl:][:^ascii:]]*`
 
 var origin = regexp.MustCompile(`^(\*|none|https?://[a-z0-9.-]+(:\d{1,5})?)$`)
 
