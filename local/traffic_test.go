@@ -12,6 +12,7 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	neturl "net/url"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -57,8 +58,11 @@ func newTraffic(t *testing.T) *traffic {
 	server := valkeytest.Start(t)
 	w := &traffic{checkFunction: startCheck(t, server, nil), t: t, ids: map[string]string{},
 		secrets: map[string]apikey.Secret{}, tallies: map[string]*tally{"": newTally()}}
-	w.environments = []*lambda.Function{w.Function, startCheck(t, server, nil).Function,
-		startCheck(t, server, nil).Function}
+	w.environments = []*lambda.Function{w.Function}
+	for range 2 {
+		another := startCheckFrom(t, filepath.Join(bin(t), "check", "bootstrap"), server, w.data, nil)
+		w.environments = append(w.environments, another.Function)
+	}
 	registrytest.Save(t, w.store, byTest, func(s *policy.Set) {
 		s.Plans = []policy.Plan{{Name: "two", Limits: registrytest.Limits("20 per hour",
 			"15 per hour, shadow")},

@@ -118,7 +118,7 @@ func (r *reading) entries(ctx context.Context, oldest, newest uint64) ([]Entry, 
 	return entries, nil
 }
 
-func (l *Log) runAudit(ctx context.Context, keep string, args ...string) Reply {
+func (l *Log) runAudit(ctx context.Context, keep string, args ...string) lua.Reply {
 	run := lua.Run{Keys: []string{auditSet}, Args: append([]string{keep}, args...)}
 	return l.valkey.Run(ctx, auditScript, []lua.Run{run})[0]
 }

@@ -134,7 +134,7 @@ func (l *Log) read(ctx context.Context, view []bucket, buckets []int, ask func(b
 	}
 }
 
-func parseBucket(reply Reply, q query) (b bucket) {
+func parseBucket(reply lua.Reply, q query) (b bucket) {
 	if b.err = reply.Err; b.err != nil {
 		return b
 	}
@@ -219,7 +219,7 @@ func (l *Log) lists(record string, content []byte) []string {
 }
 
 // positionOf returns the position that a script answered.
-func positionOf(reply Reply) (Position, error) {
+func positionOf(reply lua.Reply) (Position, error) {
 	if reply.Err != nil {
 		return Position{}, fmt.Errorf("%w: %w", ErrView, reply.Err)
 	}

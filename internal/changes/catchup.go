@@ -158,7 +158,7 @@ func (r *reading) remake(ctx context.Context, buckets []int, force bool) {
 		case reply.Err != nil:
 			v.err = fmt.Errorf("%w: %w", ErrView, reply.Err)
 		case reply.Values[0] != claim:
-			v.err = fmt.Errorf("%w: another process makes bucket %d again", ErrView, ours[i])
+			v.err = fmt.Errorf("%w: another process makes it again", ErrView)
 		default:
 			mine = append(mine, ours[i])
 		}

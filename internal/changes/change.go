@@ -107,7 +107,7 @@ func name(number uint64) string { return fmt.Sprintf("%s%09d/%03d", prefix, numb
 func numberOf(object string) (uint64, error) {
 	n, err := strconv.ParseUint(strings.ReplaceAll(strings.TrimPrefix(object, prefix), "/", ""), 10, 64)
 	if err != nil || name(n) != object {
-		return 0, fmt.Errorf("changes: %s is not a change", object)
+		return 0, &StrayError{object}
 	}
 	return n, nil
 }
@@ -170,6 +170,13 @@ func (l *Log) decode(number uint64, content []byte) (Change, error) {
 type DamagedError struct {
 	Number  uint64
 	Missing bool
+}
+
+// StrayError is an object among the changes that is none. A hand moves it away.
+type StrayError struct{ Name string }
+
+func (e *StrayError) Error() string {
+	return fmt.Sprintf("changes: %s in the store of the log is not a change: move it away", e.Name)
 }
 
 // isMissing reports whether a bad change has no object.

@@ -96,7 +96,7 @@ func (l *Log) setMark(ctx context.Context, began time.Time, m Mark) error {
 	}
 }
 
-func (l *Log) runMark(ctx context.Context, b int, id, text string) Reply {
+func (l *Log) runMark(ctx context.Context, b int, id, text string) lua.Reply {
 	return l.valkey.Run(ctx, markScript, []lua.Run{{Keys: keys(b)[2:], Args: []string{id, text}}})[0]
 }
 

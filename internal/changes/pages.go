@@ -2,7 +2,6 @@ package changes
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -139,16 +138,16 @@ func (l *Log) ask(ctx context.Context, what func(b int) (query, bool), take func
 		q, _ := what(b)
 		return q
 	})
-	var errs []error
+	failed := make([]error, l.buckets)
 	for _, b := range buckets {
 		switch v := view[b]; {
 		case v.err != nil:
-			errs = append(errs, fmt.Errorf("%w: bucket %d: %w", ErrView, b, v.err))
+			failed[b] = fmt.Errorf("%w: %w", ErrView, v.err)
 		case v.at.Number == 0:
-			errs = append(errs, fmt.Errorf("%w: bucket %d is lost", ErrView, b))
+			failed[b] = fmt.Errorf("%w: lost", ErrView)
 		default:
 			take(v)
 		}
 	}
-	return errors.Join(errs...)
+	return byReason(failed)
 }

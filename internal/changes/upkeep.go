@@ -40,14 +40,14 @@ func (r *reading) catchUp(ctx context.Context) error {
 	r.bring(ctx, all(r.l.buckets))
 	marked := make([]bucket, r.l.buckets)
 	r.l.read(ctx, marked, all(r.l.buckets), nil)
-	var errs []error
+	failed := make([]error, r.l.buckets)
 	for b, v := range r.view {
 		if v.err != nil && !errors.Is(v.err, errAgain) {
-			errs = append(errs, fmt.Errorf("bucket %d: %w", b, v.err))
+			failed[b] = v.err
 			continue
 		}
 		if v.at.Number < r.newest.Number { // the log grew while it was made again, or it was lost anew
-			errs = append(errs, fmt.Errorf("%w: bucket %d is at change %d", ErrView, b, v.at.Number))
+			failed[b] = fmt.Errorf("%w: at change %d", ErrView, v.at.Number)
 			continue
 		}
 		if len(marked[b].marks) == 0 {
@@ -57,13 +57,36 @@ func (r *reading) catchUp(ctx context.Context) error {
 			return nil, reader.at(ctx, []int{b}, nil)
 		}
 		if _, err := r.l.edit(ctx, Edit{}, r.l.o.Now(), settle); err != nil {
-			errs = append(errs, fmt.Errorf("marks of bucket %d: %w", b, err))
+			failed[b] = fmt.Errorf("its marks: %w", err)
 		}
 	}
+	errs := []error{byReason(failed)}
 	if err := r.writeCheckpoints(ctx); !errors.Is(err, errAgain) { // else the next minute does it
 		errs = append(errs, err)
 	}
 	return errors.Join(append(errs, r.fillAudit(ctx))...)
+}
+
+// byReason joins the errors of buckets, one for each reason: a shard that is away has 85 of
+// them.
+func byReason(failed []error) error {
+	counts := map[string]int{}
+	for _, err := range failed {
+		if err != nil {
+			counts[err.Error()]++
+		}
+	}
+	var reasons []error
+	for b, err := range failed {
+		if err == nil {
+			continue
+		}
+		if n := counts[err.Error()]; n > 0 {
+			reasons = append(reasons, fmt.Errorf("%d of %d buckets, the first is %d: %w", n, len(failed), b, err))
+			counts[err.Error()] = 0
+		}
+	}
+	return errors.Join(reasons...)
 }
 
 // Status is how far the view is.

@@ -29,21 +29,17 @@ type server struct {
 func OnValkey(client valkey.Client) Valkey { return &server{client: client} }
 
 // Run implements Valkey.
-func (s *server) Run(ctx context.Context, script *lua.Script, runs []lua.Run) []Reply {
-	replies := make([]Reply, len(runs))
-	for i, result := range script.DoMany(ctx, s.client, runs) {
-		replies[i].Values, replies[i].Err = result.AsStrSlice()
-	}
-	return replies
+func (s *server) Run(ctx context.Context, script *lua.Script, runs []lua.Run) []lua.Reply {
+	return script.DoMany(ctx, s.client, runs)
 }
 
 // Field implements Valkey.
-func (s *server) Field(ctx context.Context, field string, hashes []string) []Reply {
+func (s *server) Field(ctx context.Context, field string, hashes []string) []lua.Reply {
 	commands := make(valkey.Commands, len(hashes))
 	for i, hash := range hashes {
 		commands[i] = s.client.B().Hget().Key(hash).Field(field).Build()
 	}
-	replies := make([]Reply, len(hashes))
+	replies := make([]lua.Reply, len(hashes))
 	for i, result := range s.client.DoMulti(ctx, commands...) {
 		text, err := result.ToString()
 		if err == nil {

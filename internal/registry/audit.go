@@ -24,6 +24,7 @@ type AuditQuery struct {
 	By      string // only this actor's name
 	Named   string // only with a record that had this name, ignoring case
 	Since   time.Time
+	Until   time.Time // excluded; zero for no bound
 }
 
 // AuditPage is an answer to an AuditQuery.
@@ -124,7 +125,8 @@ func (q AuditQuery) ended(e AuditEntry) bool {
 func (q AuditQuery) matches(e AuditEntry) bool {
 	named := func(s AuditSubject) bool { return strings.EqualFold(s.Name, q.Named) }
 	return strings.HasPrefix(e.Action, q.Action) && (q.By == "" || e.By.Name == q.By) &&
-		!e.Time.Before(q.Since) && (q.Named == "" || slices.ContainsFunc(e.Subjects, named))
+		!e.Time.Before(q.Since) && (q.Until.IsZero() || e.Time.Before(q.Until)) &&
+		(q.Named == "" || slices.ContainsFunc(e.Subjects, named))
 }
 
 // history returns a page of the changes of one record, with its states. It follows the
@@ -292,8 +294,8 @@ type LogStatus struct {
 	Away    int    `json:"away"`              // buckets that do not answer
 	Marks   int    `json:"marks"`             // marks that are not stored yet
 	Damaged uint64 `json:"damaged,omitempty"` // the change that is missing or damaged; 0 for none
-	// Problem is why edits are refused: changes.ErrStore, ErrView, ErrAhead, ErrEmpty or a
-	// *changes.DamagedError; nil if they are not.
+	// Problem is why edits are refused: changes.ErrStore, ErrView, ErrAhead, ErrEmpty, a
+	// *changes.DamagedError or a *changes.StrayError; nil if they are not.
 	Problem error `json:"-"`
 }
 

@@ -10,6 +10,7 @@ import (
 	"tidegate/internal/changes"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
+	"tidegate/internal/store/keyspace"
 )
 
 // MaxKeys is how many keys UpdateMany changes at most.
@@ -41,14 +42,17 @@ func (s *Store) UpdateMany(ctx context.Context, ids []string, action string, edi
 		return Many{}, fmt.Errorf("registry: %d keys are more than %d", len(ids), MaxKeys)
 	}
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
-	reset, err := s.resetTime(ctx, ids, action)
-	if err != nil {
-		return Many{}, err
+	var resets map[keyspace.Bucket]time.Time // none with another action
+	if action == KeyReset {
+		var err error
+		if resets, err = s.serverTimes(ctx, ids); err != nil {
+			return Many{}, err
+		}
 	}
 	var many Many
 	receipt, err := s.log.Edit(ctx, edit.change(action),
 		func(ctx context.Context, r *changes.Reader) (items []changes.Item, err error) {
-			many, items, err = s.judgeMany(ctx, r, ids, change, reset)
+			many, items, err = s.judgeMany(ctx, r, ids, change, resets)
 			return items, err
 		})
 	if err != nil {
@@ -58,16 +62,9 @@ func (s *Store) UpdateMany(ctx context.Context, ids []string, action string, edi
 	return many, acknowledge(receipt)
 }
 
-// resetTime returns what the keys get as the time of a reset; zero for another action.
-func (s *Store) resetTime(ctx context.Context, ids []string, action string) (time.Time, error) {
-	if action != KeyReset || len(ids) == 0 {
-		return time.Time{}, nil
-	}
-	return s.serverTime(ctx, ids[0])
-}
-
 func (s *Store) judgeMany(ctx context.Context, r *changes.Reader, ids []string,
-	change func(*policy.Key) error, reset time.Time) (many Many, items []changes.Item, err error) {
+	change func(*policy.Key) error, resets map[keyspace.Bucket]time.Time) (
+	many Many, items []changes.Item, err error) {
 	names := []string{changes.Policy}
 	for _, id := range ids {
 		if validID(id) {
@@ -93,8 +90,8 @@ func (s *Store) judgeMany(ctx context.Context, r *changes.Reader, ids []string,
 			err = alter(set, &k, func(k *policy.Key) { failed = change(k) })
 			err = cmp.Or(failed, err)
 		}
-		if !reset.IsZero() && k.Status == policy.Active {
-			k.Reset = reset
+		if at, found := resets[keyspace.BucketOf(record.Name)]; found && k.Status == policy.Active {
+			k.Reset = at
 		}
 		if err != nil {
 			many.Failed = append(many.Failed, Failure{record.Name, old.Name, err})

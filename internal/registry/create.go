@@ -169,7 +169,7 @@ func (s *Store) Rotate(ctx context.Context, id string, version int64, grace time
 // nothing. It works as Update does.
 func (s *Store) ExpireSecret(ctx context.Context, id string, version int64, edit Edit) (policy.Key, error) {
 	return s.editKey(ctx, id, KeyExpire, edit, false, func(_ *policy.Set, k *storedKey) error {
-		if k.Version != version {
+		if stale(k, version) {
 			return policy.ErrConflict
 		}
 		if k.Grace.After(s.Now()) {

@@ -5,8 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/changes"
 	"tidegate/internal/policy"
@@ -180,19 +184,25 @@ func (s *Store) editKey(ctx context.Context, id, action string, edit Edit, creat
 	return e.now.Key, acknowledge(receipt)
 }
 
+// AnyVersion is the version of an edit that is right for every version of a key.
+const AnyVersion = -1
+
+func stale(k *storedKey, version int64) bool { return version != AnyVersion && version != k.Version }
+
 // Update changes a key: change gets the current one and may alter Name, Tags, Group, Plan or
 // PlanNumber, Opens, Status, Override, Expires and Banned. A changed PlanNumber decides,
 // whatever the name Plan. Every check that starts after Update returns obeys; counts stay.
-// version is the one that the edit was based on. If it is no longer current, nothing is
-// written, and Update returns the current key with ErrConflict. If change alters nothing,
-// nothing is written and the key is returned as it is. Bad input is an *InvalidError.
+// version is the one that the edit was based on, or AnyVersion. If it is no longer current,
+// nothing is written, and Update returns the current key with ErrConflict. If change alters
+// nothing, nothing is written and the key is returned as it is. Bad input is an
+// *InvalidError.
 //
 // action names the change in the audit. With KeyRevoke and KeyBan the edit is in force
 // before it is stored, so it does not wait for the log.
 func (s *Store) Update(ctx context.Context, id string, version int64, action string, edit Edit,
 	change func(*policy.Key)) (policy.Key, error) {
 	do := func(set *policy.Set, k *storedKey) error {
-		if k.Version != version {
+		if stale(k, version) {
 			return policy.ErrConflict
 		}
 		return alter(set, k, change)
@@ -297,13 +307,30 @@ func (s *Store) Reset(ctx context.Context, id string, edit Edit) (policy.Key, er
 
 // serverTime returns the clock of the server that counts the calls of a subject.
 func (s *Store) serverTime(ctx context.Context, id string) (time.Time, error) {
+	times, err := s.serverTimes(ctx, []string{id})
+	return times[keyspace.BucketOf(id)], err
+}
+
+// serverTimes returns, by bucket, the clocks of the servers that count the calls of subjects.
+func (s *Store) serverTimes(ctx context.Context, ids []string) (map[keyspace.Bucket]time.Time, error) {
 	const script = "local t = redis.call('TIME') return t[1] * 1000000 + t[2]"
-	records := keyspace.BucketOf(id).Records()
-	us, err := s.client.Do(ctx, s.client.B().Eval().Script(script).Numkeys(1).Key(records).Build()).AsInt64()
-	if err != nil {
-		return time.Time{}, fmt.Errorf("registry: read the server's time: %w", err)
+	times := map[keyspace.Bucket]time.Time{}
+	for _, id := range ids {
+		times[keyspace.BucketOf(id)] = time.Time{}
 	}
-	return time.UnixMicro(us).UTC(), nil
+	buckets := slices.Collect(maps.Keys(times))
+	commands := make(valkey.Commands, len(buckets))
+	for i, b := range buckets {
+		commands[i] = s.client.B().Eval().Script(script).Numkeys(1).Key(b.Records()).Build()
+	}
+	for i, result := range s.client.DoMulti(ctx, commands...) {
+		us, err := result.AsInt64()
+		if err != nil {
+			return nil, fmt.Errorf("registry: read the server's time: %w", err)
+		}
+		times[buckets[i]] = time.UnixMicro(us).UTC()
+	}
+	return times, nil
 }
 
 // Delete removes a key. Its counts expire. It fails with ErrConflict if the key has another

@@ -13,6 +13,7 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/registry"
+	"tidegate/internal/testing/tier"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -150,5 +151,37 @@ func TestBoundsOfManyKeys(t *testing.T) {
 	_, err = w.UpdateMany(t.Context(), append(ids, "more"), registry.KeyEdit, byTest, group(""))
 	if err == nil {
 		t.Error("of 1,001 keys: got no error")
+	}
+}
+
+// A reset of many keys asks the server that counts a key for the time of its reset: another
+// one's clock may be ahead or behind.
+func TestResetsTakeTheirServersTime(t *testing.T) {
+	tier.Two(t, "starts a cluster")
+	nodes := valkeytest.StartCluster(t, 3, 0)
+	w := open(t, nodes[0]+"?cluster=true")
+	w.plan(t, "free", perMinute(1)...)
+	w.fill(t, 100)
+	var ids []string
+	for _, k := range w.keys(t, registry.Query{Count: 100}) {
+		ids = append(ids, k.ID)
+	}
+	for _, node := range nodes {
+		valkeytest.Ask(t, node, "CONFIG", "RESETSTAT")
+	}
+	before := time.Now().Truncate(time.Microsecond)
+	many, err := w.UpdateMany(t.Context(), ids, registry.KeyReset, byTest, func(*policy.Key) error { return nil })
+	if err != nil || len(many.Changed) != len(ids) {
+		t.Fatalf("got %+v, %v, want %d keys changed", many, err, len(ids))
+	}
+	for _, node := range nodes {
+		if stats := valkeytest.Ask(t, node, "INFO", "commandstats"); !strings.Contains(stats, "cmdstat_time:") {
+			t.Errorf("%s did not tell its time", node)
+		}
+	}
+	for _, id := range ids {
+		if k := must(w.Get(t.Context(), id)); k.Reset.Before(before) || k.Reset.After(time.Now()) {
+			t.Errorf("%s: got a reset at %v, want one after %v", id, k.Reset, before)
+		}
 	}
 }

@@ -327,8 +327,11 @@ func (w *world) update(c *caller, action string, change func(*policy.Key)) bool 
 	if w.log.gone && errors.Is(err, changes.ErrStore) { // it gives rights, such as a shorter ban
 		w.log.gone = false
 	}
-	if !w.log.gone && err != nil { // a mark of the key is stored first
-		k, err = registrytest.Update(w.Context(), w.store, c.key.ID, action, byHand, change)
+	// Marks of the key are stored first, and a bucket that was behind has an older version.
+	for range 2 {
+		if !w.log.gone && err != nil {
+			k, err = registrytest.Update(w.Context(), w.store, c.key.ID, action, byHand, change)
+		}
 	}
 	if invalid(err) {
 		return false

@@ -68,6 +68,15 @@ func (l *link) fate(shard int) fate {
 	return fate(l.world.IntN(int(tooLate) + 1))
 }
 
+// Mode lets scripts for both shards run together while both answer, as on one server: the
+// embedded one is quicker so. Else each is of one shard.
+func (l *link) Mode() valkey.ClientMode {
+	if l.well() {
+		return valkey.ClientModeStandalone
+	}
+	return valkey.ClientModeCluster
+}
+
 func (l *link) well() bool { return !l.shaky && l.down == [shards]bool{} }
 
 func (l *link) Do(ctx context.Context, command valkey.Completed) valkey.ValkeyResult {

@@ -84,7 +84,7 @@ func configOf(base string) huma.Config {
 	return config
 }
 
-const description = `Keys, policies, usage and audit log of a Tidegate deployment. Times are RFC 3339, windows such as 10s, 1h or 30d.
+const description = `Keys, policies, usage and audit of a Tidegate deployment. Times are RFC 3339, windows such as 10s, 1h or 30d.
 Errors are RFC 9457 problems. Lists have pages: repeat the request with after set to next
 until next is absent.
 An ETag is a version; send it in If-Match with a change. An edit needs it; a revocation,

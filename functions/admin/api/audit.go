@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
@@ -124,7 +123,7 @@ func bounded(page registry.AuditPage) registry.AuditPage {
 
 func (a *api) listAudit(ctx context.Context, in *auditInput) (*auditOutput, error) {
 	q := registry.AuditQuery{Subject: in.Subject, Named: in.Name, Action: in.Action, By: in.By,
-		Since: in.From, Count: in.Count}
+		Since: in.From, Until: in.To, Count: in.Count}
 	if !in.To.IsZero() && in.To.Before(in.From) {
 		return nil, rest.Invalid("query.to", "is before from")
 	}
@@ -139,9 +138,6 @@ func (a *api) listAudit(ctx context.Context, in *auditInput) (*auditOutput, erro
 		return nil, err
 	}
 	page = bounded(page)
-	page.Entries = slices.DeleteFunc(page.Entries, func(e registry.AuditEntry) bool {
-		return !in.To.IsZero() && !e.Time.Before(in.To)
-	})
 	out := &auditOutput{}
 	out.Body.Items = make([]Entry, len(page.Entries))
 	for i, e := range page.Entries {
@@ -201,15 +197,19 @@ type Log struct {
 	Away    int    `json:"away" doc:"Number of parts of Valkey that do not answer"`
 	Marks   int    `json:"marks" doc:"Revocations and bans that act but are not stored yet"`
 	Damaged uint64 `json:"damaged,omitempty" doc:"Number of a change that is missing or damaged"`
-	Problem string `json:"problem,omitempty" enum:"store,ahead,damaged" doc:"Why edits are refused: the store of the log is unavailable, Valkey holds changes that the log lacks, or a change is damaged"`
+	Problem string `json:"problem,omitempty" enum:"store,ahead,damaged,stray" doc:"Why edits are refused: the store of the log is unavailable, Valkey holds changes that the log lacks, a change is damaged, or an object is not a change"`
+	Object  string `json:"object,omitempty" doc:"Name of the object in the store that is not a change"`
 }
 
 func (a *api) getLog(ctx context.Context, _ *rest.None) (*rest.Body[Log], error) {
 	s := a.Keys.LogStatus(ctx)
 	out := Log{Newest: s.Newest, Lowest: s.Lowest, Behind: s.Behind, Away: s.Away, Marks: s.Marks,
 		Damaged: s.Damaged}
+	var stray *changes.StrayError
 	switch {
 	case s.Problem == nil:
+	case errors.As(s.Problem, &stray):
+		out.Problem, out.Object = "stray", stray.Name
 	case errors.Is(s.Problem, changes.ErrAhead):
 		out.Problem = "ahead"
 	case s.Damaged > 0:

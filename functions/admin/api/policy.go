@@ -144,7 +144,7 @@ func (s saveOptions) missing() error {
 		return err
 	}
 	if strings.TrimSpace(s.reason) == "" {
-		return rest.Invalid("query.reason", "is required for the audit log: 1 to 200 characters")
+		return rest.Invalid("query.reason", "is required for the audit: 1 to 200 characters")
 	}
 	return nil
 }

@@ -26,11 +26,15 @@ func (a *api) problem(operation string, err error) error {
 	var refused *app.RefusedError
 	var unconfirmed *app.UnconfirmedError
 	var damaged *changes.DamagedError
+	var stray *changes.StrayError
 	switch {
 	case errors.As(err, &damaged):
 		return rest.NewProblem(http.StatusServiceUnavailable,
 			fmt.Sprintf("Change %d of the log is missing or damaged. Nothing was changed. Revocations and bans "+
 				"act. Bring its object back, or run scripts/restore -void %d.", damaged.Number, damaged.Number))
+	case errors.As(err, &stray):
+		return rest.NewProblem(http.StatusServiceUnavailable, "The object "+stray.Name+" in the store of the log "+
+			"is not a change. Nothing was changed. Revocations and bans act. Move it away.")
 	case errors.As(err, &unconfirmed):
 		return unconfirmedProblem(unconfirmed)
 	case errors.As(err, &p):

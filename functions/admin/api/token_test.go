@@ -12,7 +12,7 @@ import (
 	"tidegate/internal/registry"
 )
 
-// Users create tokens, and tokens cannot. A secret is shown once. The audit log has the
+// Users create tokens, and tokens cannot. A secret is shown once. The audit has the
 // creation and the revocation, without the secret.
 func TestTokens(t *testing.T) {
 	s := newService(t)

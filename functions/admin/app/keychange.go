@@ -58,48 +58,28 @@ func (c KeyChange) Fits(s policy.Status) bool {
 	return s == policy.Active
 }
 
-// Base is the version of a key that a change is based on.
-type Base struct {
-	Version int64
-	Newer   bool // apply the change to a newer version too
-}
-
-// Tries is how often Change attempts a change while others change the same key.
-const Tries = 5
-
-// Change changes a key and returns its new state; a deleted key has no ID. If another
-// change came first, it returns the key as that change left it, and policy.ErrConflict.
-// If an override has warnings that c does not accept, it returns an *UnconfirmedError.
+// Change changes a version of a key, or registry.AnyVersion, and returns its new state; a
+// deleted key has no ID. If another change came first, it returns the key as that change
+// left it, and policy.ErrConflict. If an override has warnings that c does not accept, it
+// returns an *UnconfirmedError.
 func (r *Registry) Change(
-	ctx context.Context, id string, base Base, c KeyChange, e Edit,
+	ctx context.Context, id string, version int64, c KeyChange, e Edit,
 ) (policy.Key, error) {
 	if err := r.confirmOverride(ctx, c.Override, c.Accepts); err != nil {
 		k, getErr := r.Get(ctx, id)
-		if getErr == nil && !base.Newer && k.Version != base.Version {
+		if getErr == nil && version != registry.AnyVersion && k.Version != version {
 			err = policy.ErrConflict
 		}
 		return k, cmp.Or(getErr, err)
 	}
-	for try := 1; ; try++ {
-		if e.Version = base.Version; base.Newer {
-			e.Version = 0
-		}
-		saved, err := c.save(ctx, r.store, id, base.Version, e)
-		err = Noted(ctx, err)
-		if !errors.Is(err, policy.ErrConflict) {
-			return saved, err
-		}
-		if saved.ID == "" {
-			var getErr error
-			if saved, getErr = r.Get(ctx, id); getErr != nil {
-				return saved, getErr
-			}
-		}
-		if !base.Newer || try == Tries {
-			return saved, err
-		}
-		base.Version = saved.Version
+	e.Version = max(version, 0)
+	saved, err := c.save(ctx, r.store, id, version, e)
+	if err = Noted(ctx, err); errors.Is(err, policy.ErrConflict) && saved.ID == "" { // Delete
+		var getErr error
+		saved, getErr = r.Get(ctx, id)
+		err = cmp.Or(getErr, err)
 	}
+	return saved, err
 }
 
 // actions has the audit's action of each change that Alter makes, also of many keys.

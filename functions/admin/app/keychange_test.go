@@ -9,6 +9,7 @@ import (
 
 	"tidegate/functions/admin/app"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/internal/testing/sitetest"
 )
 
@@ -52,7 +53,7 @@ func TestEachChangeOfFiftyKeys(t *testing.T) {
 				}
 			}
 			old := j.keys.Key("k0007")
-			_, err := j.Change(t.Context(), j.keys.IDs["k0001"], app.Base{Newer: true}, test.change,
+			_, err := j.Change(t.Context(), j.keys.IDs["k0001"], registry.AnyVersion, test.change,
 				sitetest.ByTest)
 			j.keys.Must(err)
 			bulk := app.Bulk{KeyChange: test.change, Filter: &app.KeyFilter{}, Total: count}

@@ -67,7 +67,7 @@ func NewEdit(ctx context.Context, reason string) Edit {
 	return Edit{By: ActorOf(ctx), Reason: strings.TrimSpace(reason)}
 }
 
-// ActorOf returns the caller of a request as the audit log names the caller.
+// ActorOf returns the caller of a request as the audit names the caller.
 func ActorOf(ctx context.Context) registry.Actor {
 	actor := auth.From(ctx)
 	return registry.Actor{Kind: string(actor.Kind), Name: actor.String()}

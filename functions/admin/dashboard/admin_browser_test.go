@@ -106,7 +106,7 @@ func adminPages() []pageState {
 		{"bulk preview", "/keys/bulk?do=plan&of=all", "", func(v *sitetest.Visit) {
 			v.Act(send("preview"), chromedp.WaitVisible(chromedp.CSS("#preview-title")))
 		}},
-		{"undo of a change", "/audit?subject={acme}&what=key.override", "", func(v *sitetest.Visit) {
+		{"undo of a change", "/audit?subject={customer-1}", "", func(v *sitetest.Visit) {
 			v.Act(chromedp.Click(chromedp.CSS("a[href$='/undo']")),
 				chromedp.WaitVisible(chromedp.CSS("#reason")))
 		}},
@@ -275,9 +275,11 @@ func TestBrowserBulkWithoutScript(t *testing.T) {
 // The bar states what is selected, and a refresh of the list keeps the selection.
 func TestBrowserSelection(t *testing.T) {
 	keys := busyKeys(t)
-	for i := range dashboard.KeysPerPage {
-		keys.CreateKey(fmt.Sprintf("page-%02d", i), "free")
+	names := make([]string, dashboard.KeysPerPage)
+	for i := range names {
+		names[i] = fmt.Sprintf("page-%02d", i)
 	}
+	keys.CreateNamed("free", names...)
 	v := sitetest.NewVisit(t, sitetest.WithKeys(keys))
 	v.Enter()
 	total := fmt.Sprint(len(keys.IDs))

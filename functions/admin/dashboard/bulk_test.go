@@ -41,7 +41,7 @@ func TestLinkChangesNothing(t *testing.T) {
 			t.Errorf("%s: the page continues a change by itself", link)
 		}
 	}
-	s.Post("/keys/bulk", fields("state", "forged")).Wants(t, http.StatusBadRequest, "This page is too old")
+	s.Post("/keys/bulk", fields("progress", "forged")).Wants(t, http.StatusBadRequest, "This page is too old")
 	checkUnchanged(s, "after the links")
 }
 

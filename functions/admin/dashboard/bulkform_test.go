@@ -29,15 +29,13 @@ func reviewed(s *sitetest.Site, form url.Values) url.Values {
 func TestBulkReview(t *testing.T) {
 	keys := sitetest.NewRegistry(t)
 	keys.Plan("pro", sitetest.Per(100, time.Minute))
-	ids := []string{}
-	for i := range 16 {
-		name, plan := fmt.Sprintf("k%02d", i), "free"
-		if i >= 14 {
-			plan = "pro"
-		}
-		keys.CreateKey(name, plan)
-		ids = append(ids, "id", "{"+name+"}")
+	names, ids := make([]string, 16), []string{}
+	for i := range names {
+		names[i] = fmt.Sprintf("k%02d", i)
+		ids = append(ids, "id", "{"+names[i]+"}")
 	}
+	keys.CreateNamed("free", names[:14]...)
+	keys.CreateNamed("pro", names[14:]...)
 	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
 	first := s.Get("/keys/bulk?do=plan&of=selected&id={k00}").Wants(t, http.StatusOK, "Review changes")
 	if strings.Contains(first.Body, `name="row"`) || strings.Contains(first.Body, `name="action" value="save"`) {

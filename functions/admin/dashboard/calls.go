@@ -64,7 +64,8 @@ func (d *dashboard) marks(entries []changes.Entry, plan string) []chart.TimeMark
 
 // markText describes the changes of an entry, such as "plan and 2 others changed".
 func markText(e changes.Entry) string {
-	if e.Items != 1 || len(e.Changes) == 0 || e.Action == registry.KeyCreate {
+	whole := len(e.Changes) == 1 && e.Changes[0].Of == e.Changes[0].What // created or deleted
+	if e.Items != 1 || len(e.Changes) == 0 || e.Action == registry.KeyCreate || whole {
 		return auditlog.Words(e)
 	}
 	text := e.Changes[0].What

@@ -210,7 +210,7 @@ func (d *dashboard) changeKey(r *http.Request, f *keyForm, c app.KeyChange) (
 ) {
 	edit := app.NewEdit(r.Context(), f.reason.Text)
 	if c.Do != app.Rotate {
-		saved, err = d.Keys.Change(r.Context(), f.key.ID, app.Base{Version: f.version}, c, edit)
+		saved, err = d.Keys.Change(r.Context(), f.key.ID, f.version, c, edit)
 		return saved, "", err
 	}
 	grace, err := time.ParseDuration(f.grace.Text)

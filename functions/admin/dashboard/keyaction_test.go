@@ -44,7 +44,7 @@ func TestSecretIsShownOnce(t *testing.T) {
 		left > 7*24*time.Hour {
 		t.Errorf("created %+v, want the plan free, 2 tags and an expiry in 7 days", k)
 	}
-	rotated := s.PostThrough("/keys/{new}/rotate", fields("version", "{acme#}", "grace", "24h")).Wants(
+	rotated := s.PostThrough("/keys/{new}/rotate", fields("version", "{new#}", "grace", "24h")).Wants(
 		t, http.StatusOK, "The previous secret works until",
 	)
 	next := secretInPage.FindStringSubmatch(rotated.Body)
@@ -67,7 +67,7 @@ func TestSecretIsShownOnce(t *testing.T) {
 	}
 }
 
-// Every action changes the key, records its reason in the audit log, and is refused if
+// Every action changes the key, records its reason in the audit, and is refused if
 // the key changed meanwhile.
 func TestKeyActions(t *testing.T) {
 	s := sitetest.New(t).Login()
@@ -218,9 +218,7 @@ func TestKeyOrders(t *testing.T) {
 // next pages lists every key once.
 func TestPagesOfKeyState(t *testing.T) {
 	keys := sitetest.NewRegistry(t)
-	for i := range 3*app.PerScan + 20 {
-		keys.CreateKey(fmt.Sprintf("k%04d", i), "free")
-	}
+	keys.CreateKeys(3*app.PerScan+20, "free")
 	seen := map[string]bool{}
 	for i := 0; i < 3*app.PerScan; i += 7 {
 		keys.Use(fmt.Sprintf("k%04d", i), 10)

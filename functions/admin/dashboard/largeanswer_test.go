@@ -106,11 +106,12 @@ func TestLargeKeys(t *testing.T) {
 		opens[i] = route.Pattern{Method: "GET", Path: fmt.Sprintf("/%d/%s", i, strings.Repeat("a", 500))}
 	}
 	const count = 500
-	for i := range count {
-		name := fmt.Sprintf("large %d", i)
-		s.Keys.CreateKey(name, "free")
-		s.Keys.UpdateKey(name, func(k *policy.Key) { k.Opens = opens })
+	names := make([]string, count)
+	for i := range names {
+		names[i] = fmt.Sprintf("large %d", i)
 	}
+	s.Keys.CreateNamed("free", names...)
+	s.Keys.UpdateKeys(func(k *policy.Key) { k.Opens = opens }, names...)
 	found := 0
 	for after, more := "", true; more; more = after != "" {
 		var page struct {
@@ -136,7 +137,7 @@ func TestLongLists(t *testing.T) {
 	for i := 0; list.Len() < 29_000; i++ {
 		fmt.Fprintf(&list, "10.%d.%d.0/24\n", i/256, i%256)
 	}
-	form := url.Values{"version": {"{acme#}"}, "reason": {"many"}, "deny": {list.String()},
+	form := url.Values{"version": {"{policy#}"}, "reason": {"many"}, "deny": {list.String()},
 		"allow": {list.String()}, "exempt": {list.String()}, "action": {"save"}}
 	if got := s.Post("/policies/all", form); got.StatusCode == http.StatusRequestEntityTooLarge {
 		t.Errorf("got %d for lists of %d characters", got.StatusCode, list.Len())

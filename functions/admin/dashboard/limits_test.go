@@ -30,7 +30,7 @@ func TestEditForm(t *testing.T) {
 		withLimits(t, sitetest.Per(100, 10*time.Second), sitetest.Limit("1,500 per 90 minutes, counter"),
 			sitetest.Limit("7 per hour, shadow"), sitetest.Limit("900 per hour, each group")),
 	).Login()
-	page := s.Get(limitsPath).Wants(t, http.StatusOK, `name="version" value="1"`,
+	page := s.Get(limitsPath).Wants(t, http.StatusOK, `name="version" value="`+s.Keys.Named("{acme#}")+`"`,
 		"Exact: at most 100 in any 10 seconds.", "about 1,500 in any 90 minutes")
 	if got := sitetest.FormIn(page.Body).Get("limits"); got !=
 		"100 per 10 seconds\n1,500 per 90 minutes, counter" {
@@ -150,12 +150,13 @@ func TestErrorOfStore(t *testing.T) {
 // versions. Saving again overwrites the other one.
 func TestConflict(t *testing.T) {
 	s := sitetest.New(t).Login()
+	stale := s.Keys.Named("{acme#}")
 	s.Keys.OverrideKey("acme", sitetest.Per(77, time.Hour))
 	mine := "20 per 10 seconds"
-	got := s.Post(limitsPath, sitetest.LimitsForm("{acme#}", mine)).Wants(t, http.StatusConflict,
+	got := s.Post(limitsPath, sitetest.LimitsForm(stale, mine)).Wants(t, http.StatusConflict,
 		"<bdi>test</bdi> saved first", "<li><bdi>77 per hour</bdi></li>",
 		"<li><bdi>20 per 10 seconds</bdi></li>",
-		`name="version" value="2"`, ">20 per 10 seconds</textarea>", "Overwrite with my changes",
+		`name="version" value="`+s.Keys.Named("{acme#}")+`"`, ">20 per 10 seconds</textarea>", "Overwrite with my changes",
 		"Discard my changes")
 	if !strings.Contains(got.Body, `href="/keys/{acme}"`) {
 		t.Error("the page lacks a link that discards the edit")

@@ -142,7 +142,7 @@ func TestOverrides(t *testing.T) {
 		all, "<ins>") {
 		t.Error("the list of all keys has the column of overrides")
 	}
-	s.Post("/keys/{d-soon}/end", fields("version", "{acme#}")).Wants(t, http.StatusSeeOther)
+	s.Post("/keys/{d-soon}/end", fields("version", "{d-soon#}")).Wants(t, http.StatusSeeOther)
 	if keys.Key("d-soon").Override != nil {
 		t.Error("the key still has the ended override")
 	}

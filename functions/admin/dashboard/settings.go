@@ -68,7 +68,7 @@ func (d *dashboard) accountFacts(a auth.Actor) []templates.Fact {
 		{Name: "Name", Value: page.Clip(a.Name, page.MaxName)},
 		{Name: "Role", Value: a.Role.String() + ": can " + access},
 		{Name: "Logged in with", Value: method},
-		{Name: "Name in the audit log", Value: page.Clip(a.String(), 2*page.MaxName)},
+		{Name: "Name in the audit", Value: page.Clip(a.String(), 2*page.MaxName)},
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -174,6 +176,20 @@ func withTokenOf(scope token.Scope) func(*sitetest.Site, http.Header) {
 	}
 }
 
+// withRevokedToken revokes its token before the first request alone, since an edit is slow
+// on the embedded server.
+func withRevokedToken() func(*sitetest.Site, http.Header) {
+	text := ""
+	return func(s *sitetest.Site, h http.Header) {
+		if text == "" {
+			text = s.NewToken(token.Write)
+			err := s.Tokens.Revoke(s.T.Context(), text[len("tga_"):][:12], sitetest.ByTest.By)
+			s.Keys.Must(err)
+		}
+		h.Set("Authorization", "Bearer "+text)
+	}
+}
+
 func callers() []caller {
 	return []caller{
 		{"nobody", asNobody, false, func(*sitetest.Site, http.Header) {}},
@@ -186,14 +202,7 @@ func callers() []caller {
 		{"read token", asViewer, true, withTokenOf(token.Read)},
 		{"write token", asEditor, true, withTokenOf(token.Write)},
 		{"settle token", asSettler, true, withTokenOf(token.Settle)},
-		{"revoked token", asNobody, true, func(s *sitetest.Site, h http.Header) {
-			text := s.NewToken(token.Write)
-			if err := s.Tokens.Revoke(s.T.Context(), text[len("tga_"):][:12],
-				sitetest.ByTest.By); err != nil {
-				s.T.Fatal(err)
-			}
-			h.Set("Authorization", "Bearer "+text)
-		}},
+		{"revoked token", asNobody, true, withRevokedToken()},
 		{"invented token", asNobody, true, func(_ *sitetest.Site, h http.Header) {
 			h.Set("Authorization", "Bearer tga_"+strings.Repeat("a", 49))
 		}},
@@ -270,6 +279,23 @@ func tryAs(s *sitetest.Site, c caller, method, path string, want [3]int) {
 	if status == login && strings.Contains(got.Body, ">acme<") {
 		s.T.Errorf("%s %s: shows a key without a session", method, path)
 	}
+}
+
+// While a file that is no change stops edits, pages and API name it.
+func TestStrayFileIsNamed(t *testing.T) {
+	s := sitetest.New(t).Login()
+	write := sitetest.Bearer(s.NewToken(token.Write))
+	const name = "changes/notes.txt"
+	if err := os.WriteFile(filepath.Join(s.Keys.LogAt, name), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.Get("/settings").Wants(t, http.StatusOK, name+" in the store of the log is not a change")
+	s.Post("/keys/{acme}/limits", sitetest.LimitsForm("{acme#}", "9 per hour")).
+		Wants(t, http.StatusServiceUnavailable, "Move "+name)
+	s.Do(http.MethodDelete, "/api/v1/keys/{acme}", nil, write).
+		Wants(t, http.StatusServiceUnavailable, name, "Move it away")
+	s.Do(http.MethodGet, "/api/v1/log", nil, write).
+		Wants(t, http.StatusOK, `"problem":"stray"`, `"object":"`+name+`"`)
 }
 
 // Without a session, a path without a route gets the same answer as a page, so that

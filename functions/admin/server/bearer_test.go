@@ -151,7 +151,7 @@ func TestTokensWithoutStore(t *testing.T) {
 	s := sitetest.New(t)
 	read := s.NewToken(token.Read)
 	s.Do(http.MethodGet, "/api/v1/me", nil, sitetest.Bearer(read)).Wants(t, http.StatusOK)
-	s.Store.SetError("ERR out of order")
+	s.Keys.Fail("ERR out of order")
 	got := s.Do(http.MethodGet, "/api/v1/me", nil, sitetest.Bearer(read)).Wants(t,
 		http.StatusServiceUnavailable)
 	if got.Header.Get("Retry-After") == "" || strings.Contains(got.Body, "out of order") {

@@ -73,7 +73,8 @@ func TestGroupOverridePages(t *testing.T) {
 	s.Get("/groups/corp").Wants(t, http.StatusOK, "7 per minute", "a launch", "End override")
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "7 per minute", "for the group corp", "group override",
 		"replaced: denies nothing")
-	s.Get("/audit").Wants(t, http.StatusOK, "Limits of group  <a", "a launch")
+	s.Get("/audit").Wants(t, http.StatusOK, `Limits of  <a href="/groups/corp"><bdi>group corp</bdi>`,
+		"a launch")
 	s.Post("/groups/corp/end", url.Values{"reason": {"over"}}).Wants(t, http.StatusSeeOther)
 	if page = s.Get("/groups/corp").Wants(t, http.StatusOK); strings.Contains(page.Body, "a launch") {
 		t.Error("the override is on the page after its end")

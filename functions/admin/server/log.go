@@ -33,12 +33,13 @@ type banner struct {
 	since  time.Time // zero if Valkey has it
 }
 
-// warnings returns what every page says.
+// warnings returns what every page says. A reader who goes away does not end the read, whose
+// result is for all.
 func (b *banner) warnings(ctx context.Context) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if now := time.Now(); now.Sub(b.read) > statusKept {
-		ctx, cancel := context.WithTimeout(ctx, statusTime)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statusTime)
 		defer cancel()
 		b.texts, b.read = b.textsOf(b.status(ctx), now), now
 	}
@@ -51,6 +52,7 @@ func (b *banner) textsOf(s registry.LogStatus, now time.Time) []string {
 	}
 	var all []string
 	var damaged *changes.DamagedError
+	var stray *changes.StrayError
 	switch {
 	case errors.Is(s.Problem, changes.ErrAhead):
 		all = append(all, "Valkey holds changes that this log lacks: bring the log back, or run "+
@@ -59,15 +61,19 @@ func (b *banner) textsOf(s registry.LogStatus, now time.Time) []string {
 		number := strconv.FormatUint(damaged.Number, 10)
 		all = append(all, "Change "+number+" of the log is missing or damaged: bring its object back, or run "+
 			"scripts/restore -void "+number+". Edits are refused.")
-	case s.Problem != nil:
+	case errors.As(s.Problem, &stray):
+		all = append(all, stray.Name+
+			" in the store of the log is not a change: move it away. Edits are refused.")
+	case s.Problem != nil && s.Away == 0:
 		all = append(all, "The log of changes is unavailable. Edits are refused. Revocations and bans act.")
 	}
 	switch {
 	case s.Away > 0:
-		all = append(all, page.Number(int64(s.Away))+" of 256 parts of Valkey do not answer. Edits there are refused.")
+		all = append(all, page.Number(int64(s.Away))+
+			" of 256 parts of Valkey do not answer. Edits there are refused.")
 	case s.Problem == nil && s.Behind > 0 && now.Sub(b.since) > behindAfter:
-		all = append(all, page.Number(int64(s.Behind))+" of 256 parts of Valkey lack changes. The next minute brings "+
-			"them.")
+		all = append(all, page.Number(int64(s.Behind))+
+			" of 256 parts of Valkey lack changes. The next minute brings them.")
 	}
 	switch {
 	case s.Marks == 1:

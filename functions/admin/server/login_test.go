@@ -396,10 +396,11 @@ var typedForms = map[string]url.Values{
 	"/keys":                  {"name": {"typed-canary"}, "plan": {"free"}, "env": {"live"}},
 	"/keys/bulk":             {"do": {"revoke"}, "of": {"all"}, "reason": {"typed-canary"}, "confirm": {"2"}},
 	"/callers/new":           {"kind": {"address"}, "address": {"192.0.2.1"}, "name": {"typed-canary"}},
-	"/policies/plans/1/edit": {"version": {"{acme#}"}, "name": {"typed-canary"}, "limits": {"5 per hour"}},
-	"/policies/routes":       {"version": {"{acme#}"}, "name": {"typed-canary"}, "match": {"/x"}},
-	"/policies/all":          {"version": {"{acme#}"}, "reason": {"typed-canary"}},
-	"/policies/import":       {"version": {"{acme#}"}, "yaml": {"plans: [] # typed-canary"}},
+	"/policies/plans/1/edit": {"version": {"{policy#}"}, "name": {"typed-canary"}, "limits": {"5 per hour"}},
+	"/policies/routes":       {"version": {"{policy#}"}, "name": {"typed-canary"}, "match": {"/x"}},
+	"/policies/all":          {"version": {"{policy#}"}, "reason": {"typed-canary"}},
+	"/policies/import":       {"version": {"{policy#}"}, "yaml": {"plans: [] # typed-canary"}},
+	"/audit/2/undo":          {"reason": {"typed-canary"}},
 	"/settings/tokens":       {"name": {"typed-canary"}, "scope": {"read"}, "days": {"7"}},
 }
 
@@ -431,7 +432,7 @@ func TestFormSurvivesTheSession(t *testing.T) {
 // Only a form that can be shown again leads to the page that does so.
 func TestFormsThatAreNotShownAgain(t *testing.T) {
 	s := sitetest.New(t)
-	for _, path := range []string{"//evil.example/keys", "/audit/x/undo", "/logout"} {
+	for _, path := range []string{"//evil.example/keys", "/settings/sessions/end", "/logout"} {
 		s.Login()
 		got := postExpired(s, path, url.Values{"reason": {"typed-canary"}}).Wants(t, http.StatusSeeOther)
 		if at := got.Header.Get("Location"); at != "/login?next=%2F" {
@@ -444,10 +445,11 @@ func TestFormsThatAreNotShownAgain(t *testing.T) {
 func TestFormSurvivesTheStore(t *testing.T) {
 	s := sitetest.New(t).Login()
 	const path = "/keys/{acme}/limits"
+	typed := sitetest.With(maps.Clone(typedForms[path]), "version", s.Keys.Named("{acme#}"))
 	lost := []string{"Nothing you typed is lost.", `href="/resume"`}
 	s.Keys.Fail("ERR unavailable")
-	s.Post(path, typedForms[path]).Wants(t, http.StatusServiceUnavailable, lost...)
+	s.Post(path, typed).Wants(t, http.StatusServiceUnavailable, lost...)
 	s.Keys.Fail("")
 	s.Store.SetError("ERR unavailable")
-	s.Post(path, typedForms[path]).Wants(t, http.StatusServiceUnavailable, lost...)
+	s.Post(path, typed).Wants(t, http.StatusServiceUnavailable, lost...)
 }

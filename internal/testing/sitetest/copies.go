@@ -60,7 +60,7 @@ func (r *Registry) keep(names []string) {
 		case "zset":
 			set, err := r.Server.SortedSet(name)
 			r.Must(err)
-			k.sets[name] = set
+			k.sets[name] = maps.Clone(set) // the server changes its own
 		default:
 			r.T.Fatalf("%s is a %s", name, kind)
 		}

@@ -18,6 +18,7 @@ import (
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 )
 
 type (
@@ -124,9 +125,11 @@ func (ops operations) change(
 	if err != nil {
 		return nil, err
 	}
-	base := app.Base{Version: version, Newer: m.Any()}
-	k, err = ops.keys.Change(ctx, id, base, c, app.NewEdit(ctx, reason))
-	if errors.Is(err, policy.ErrConflict) && !base.Newer {
+	if m.Any() {
+		version = registry.AnyVersion
+	}
+	k, err = ops.keys.Change(ctx, id, version, c, app.NewEdit(ctx, reason))
+	if errors.Is(err, policy.ErrConflict) {
 		err = rest.Stale(k.Version, &version)
 	}
 	if err != nil {

@@ -230,7 +230,7 @@ type (
 	}
 	// ReasonQuery is the reason of a change whose body cannot contain one.
 	ReasonQuery struct {
-		Reason string `query:"reason" maxLength:"800" doc:"Reason for the audit log: up to 200 characters"`
+		Reason string `query:"reason" maxLength:"800" doc:"Reason for the audit: up to 200 characters"`
 	}
 	// OptionalReason is the body of a change whose reason is optional.
 	OptionalReason struct {

@@ -128,8 +128,9 @@ func (d *Pages) Rows(r *http.Request, entries []changes.Entry) []templates.Entry
 			row.Subject = subject
 		}
 		switch subjects, more := subjectsOf(e.AuditEntry); {
+		case !named:
 		case len(subjects) == 1:
-			row.Address = d.subjectPath(subjects[0])
+			row.Address = d.path(e, subjects[0])
 		default:
 			for _, s := range subjects {
 				row.Of = append(row.Of, templates.Choice{Text: subjectName(s), Address: d.subjectPath(s)})
@@ -156,6 +157,16 @@ func subjectName(s registry.AuditSubject) string {
 		return "Policies"
 	}
 	return page.Clip(cmp.Or(s.Name, s.Record), page.MaxName)
+}
+
+// path returns the page of the only record that an entry is about: of the policies, that of
+// the group whose override or billing day it changes.
+func (d *Pages) path(e changes.Entry, s registry.AuditSubject) string {
+	group, found := strings.CutPrefix(ownerOf(e.Changes), "group ")
+	if found && s.Record == app.PolicyRecord {
+		return d.Path(groups.Path(group))
+	}
+	return d.subjectPath(s)
 }
 
 func (d *Pages) subjectPath(s registry.AuditSubject) string {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -24,7 +23,6 @@ type filter struct {
 
 	typed    string                // subject as typed: an id, a name, or "policy"
 	from, to string                // as typed
-	until    time.Time             // bound of to or of the span; zero for none
 	span     string                // named range in place of from and to; empty for all
 	before   string                // position in the address
 	change   string                // number of the only change to list; empty for all
@@ -60,7 +58,7 @@ func readFilter(r *http.Request) (filter, bool) {
 		f.Since = f.instant(f.from)
 	}
 	if f.to != "" {
-		if f.until = f.instant(f.to); f.problem == "" && f.until.Before(f.Since) {
+		if f.Until = f.instant(f.to); f.problem == "" && f.Until.Before(f.Since) {
 			f.problem = "From must be before To."
 		}
 	}
@@ -82,7 +80,7 @@ func (f *filter) within(now time.Time) {
 	case isDay:
 		f.Since = from
 		if f.span == page.Yesterday {
-			f.until = to
+			f.Until = to
 		}
 	}
 }
@@ -121,7 +119,7 @@ func (d *Pages) list(ctx context.Context, f *filter) (registry.AuditPage, error)
 	return list, err
 }
 
-// search reads pages until one has entries before the filter's bound.
+// search reads pages until one has entries.
 func (d *Pages) search(ctx context.Context, f *filter) (registry.AuditPage, error) {
 	q := f.AuditQuery
 	for began := time.Now(); ; {
@@ -129,9 +127,6 @@ func (d *Pages) search(ctx context.Context, f *filter) (registry.AuditPage, erro
 		if err != nil {
 			return list, err
 		}
-		list.Entries = slices.DeleteFunc(list.Entries, func(e registry.AuditEntry) bool {
-			return !f.until.IsZero() && !e.Time.Before(f.until)
-		})
 		if q.Before = list.Next; len(list.Entries) > 0 || list.Next == 0 || time.Since(began) > searchTime {
 			return list, nil
 		}

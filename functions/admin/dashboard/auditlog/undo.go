@@ -123,7 +123,7 @@ func (d *Pages) undo(w http.ResponseWriter, r *http.Request) error {
 		what = "Override"
 	}
 	if len(subjects) == 1 {
-		back = d.subjectPath(subjects[0])
+		back = d.path(e, subjects[0])
 		again = d.UndoOf(registry.KeyRevert, d.version(r, subjects[0].Record))
 	}
 	_, subject := sentence(e)

@@ -74,10 +74,12 @@ func sentence(e changes.Entry) (text, subject string) {
 	subject = subjectName(subjects[0])
 	switch {
 	case subjects[0].Record == app.PolicyRecord:
-		subject = ownerOf(e.Changes)
+		subject = page.Clip(cmp.Or(ownerOf(e.Changes), "policies"), page.MaxName)
 		if e.Action != registry.PolicySave {
-			subject = strings.ToLower(subject[:1]) + subject[1:]
-		} else if len(e.Changes) == 1 {
+			break
+		}
+		subject = strings.ToUpper(subject[:1]) + subject[1:]
+		if len(e.Changes) == 1 {
 			text = cmp.Or(wholeText(e.Changes[0]), text)
 		}
 	case e.Action != registry.KeyEdit && e.Action != registry.KeyRevert || len(e.Changes) != 1:
@@ -105,20 +107,18 @@ func wholeText(c templates.Change) string {
 	return ""
 }
 
-// ownerOf names the plan or the route that all changes of the policies are of.
+// ownerOf returns the plan, the route or the group that all changes of the policies are of;
+// empty for several.
 func ownerOf(changed []templates.Change) string {
 	owner := ""
 	for i, c := range changed {
 		of := cmp.Or(c.Of, c.What)
 		if i > 0 && of != owner {
-			return "Policies"
+			return ""
 		}
 		owner = of
 	}
-	if owner == "" {
-		return "Policies"
-	}
-	return page.Clip(strings.ToUpper(owner[:1])+owner[1:], page.MaxName)
+	return owner
 }
 
 // Words returns what an entry says, such as "Override of acme undone".

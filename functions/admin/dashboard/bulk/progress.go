@@ -18,7 +18,7 @@ import (
 // step that is sent twice changes no key twice.
 
 const (
-	stateField  = "state"
+	stateField  = "progress" // "state" is a field of the filter
 	sealLabel   = "bulk"
 	sealedFor   = 12 * time.Hour
 	maxFailures = 100 // that the page names

@@ -146,6 +146,7 @@ func Failed(operation string, err error) error { return &failure{err, operation}
 func (rd *Renderer) ProblemOf(err error) Problem {
 	var invalid *policy.InvalidError
 	var damaged *changes.DamagedError
+	var stray *changes.StrayError
 	p := Problem{Status: http.StatusServiceUnavailable}
 	expected := true
 	switch {
@@ -166,6 +167,9 @@ func (rd *Renderer) ProblemOf(err error) Problem {
 		number := strconv.FormatUint(damaged.Number, 10)
 		p.Heading = "Change " + number + " of the log is missing or damaged"
 		p.Advice = "Nothing was changed. Bring its object back, or run scripts/restore -void " + number + "."
+	case errors.As(err, &stray):
+		p.Heading = "A file among the changes is not one"
+		p.Advice = "Nothing was changed. Move " + stray.Name + " out of the store of the log."
 	case errors.Is(err, changes.ErrStore):
 		p.Heading = "The log of changes is unavailable"
 		p.Advice = "Nothing was changed. Try again in a moment. Revocations and bans of one key still act."
