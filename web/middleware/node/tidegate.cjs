@@ -463,6 +463,11 @@ function byInvoke(client, functionName) {
 // it is allowed. It is not tried again, since a second attempt could take twice. It throws
 // a Mistake, or another error if the door cannot be reached.
 async function check(door, call) {
+  try {
+    JSON.stringify(call);
+  } catch (cause) {
+    throw new Mistake(`the call cannot be sent: ${cause.message}`); // such as a bigint as cost
+  }
   const answer = await door("check", { tidegate: "check", ...call }, askTimeout);
   if (typeof answer?.status !== "number" || answer.allowed !== (answer.status === 200)) {
     throw new Error("tidegate: the answer is not one of the check function");

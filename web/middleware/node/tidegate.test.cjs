@@ -331,6 +331,15 @@ test("a challenge", async () => {
   assert.deepEqual([statusCode, headers["WWW-Authenticate"]], [401, 'Bearer a="b"']);
 });
 
+// A call that can never be sent is a mistake, which does not pass where open lets requests pass.
+test("a call that cannot be sent", async () => {
+  const asking = new Asking({
+    door: () => assert.fail("asked"), caller: () => ({ subject: "ada", cost: 12n }), open: true, log: () => {},
+  });
+  const { statusCode } = await asking.lambda(() => assert.fail("handled"))({ requestContext: {} }, {});
+  assert.equal(statusCode, 500);
+});
+
 // A handler within awslambda.streamifyResponse gets stream and context, and a refusal is
 // written to the stream.
 test("streamed Lambda handlers", async (t) => {

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
+import decimal
 import http.server
 import io
 import json
@@ -177,6 +178,12 @@ class Requests(unittest.TestCase):
         asking = tidegate.Asking(self.fail, lambda event: None, challenge='Bearer a="b"')
         answer = asking.lambda_handler(self.fail)({"requestContext": {}}, None)
         self.assertEqual((answer["statusCode"], answer["headers"]["WWW-Authenticate"]), (401, 'Bearer a="b"'))
+
+    def test_a_call_that_cannot_be_sent(self):
+        """It is a mistake, which does not pass where open lets requests pass."""
+        asking = tidegate.Asking(
+            self.fail, lambda event: {"subject": "ada", "cost": decimal.Decimal(1)}, open=True, log=SILENT)
+        self.assertEqual(asking.lambda_handler(self.fail)({"requestContext": {}}, None)["statusCode"], 500)
 
     def test_handlers_of_two_parameters(self):
         """An adapter gets event and context; other handlers get the call too."""

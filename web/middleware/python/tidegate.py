@@ -579,6 +579,10 @@ def check(door, call):
     another error if the door cannot be reached.
     """
     members = {name: value for name, value in call.items() if value is not None}
+    try:
+        json.dumps(members)
+    except (TypeError, ValueError) as cause:  # such as a Decimal as cost
+        raise Mistake(f"the call cannot be sent: {cause}") from cause
     answer = door("check", {"tidegate": "check", **members}, ASK_TIMEOUT)
     if not isinstance(answer, dict) or answer.get("allowed") != (answer.get("status") == 200):
         raise ValueError("tidegate: the answer is not one of the check function")
