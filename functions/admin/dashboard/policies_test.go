@@ -134,7 +134,8 @@ func TestRoutes(t *testing.T) {
 		t, http.StatusSeeOther)
 	set := s.Set()
 	talk, _ := set.Route("talk")
-	if talk.ID != "chat" || !slices.Equal(talk.Scopes, []string{"chat:write", "admin"}) || set.Limits[0].On != "talk" || set.Limits[1].Except[0] != "talk" {
+	if talk.ID != "chat" || !slices.Equal(talk.Scopes, []string{"chat:write", "admin"}) ||
+		set.Limits[0].On != "talk" || set.Limits[1].Except[0] != "talk" {
 		t.Errorf("after a new name: route %+v, limits %v", talk, set.Limits)
 	}
 	s.Post(path, sitetest.With(form, "route", "talk", "name", "talk", "version", "{policy#}", "scopes", "",
