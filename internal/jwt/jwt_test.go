@@ -184,7 +184,8 @@ func TestJWTWrongSignatures(t *testing.T) {
 		refused := map[string]string{}
 		for name, changed := range map[string][]byte{"short": signature[:len(signature)-1], "empty": nil,
 			"long": slices.Concat(signature, []byte{0}), "zero": make([]byte, len(signature)),
-			"leading zero": append([]byte{0}, signature...)} {
+			"leading zero": append([]byte{0}, signature...), "zero between": slices.Insert(
+				slices.Clone(signature), len(signature)/2, 0)} {
 			refused[string(s.algorithm)+" "+name] = parts[0] + "." + parts[1] + "." +
 				base64.RawURLEncoding.EncodeToString(changed)
 		}
