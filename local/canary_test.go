@@ -183,7 +183,8 @@ func (f *checkFunction) dump(t *testing.T) string {
 	for _, name := range names {
 		all.WriteString(name + "\n")
 		for _, read := range []valkey.Completed{f.client.B().Get().Key(name).Build(),
-			f.client.B().Hvals().Key(name).Build(), f.client.B().Zrange().Key(name).Min("0").Max("-1").Build()} {
+			f.client.B().Hvals().Key(name).Build(),
+			f.client.B().Zrange().Key(name).Min("0").Max("-1").Build()} {
 			reply := f.client.Do(t.Context(), read) // an error if the type is another
 			values, err := reply.AsStrSlice()
 			if value, bad := reply.ToString(); bad == nil {

@@ -146,7 +146,7 @@ func (a adminFunction) chat(t *testing.T, key string) string {
 	}
 	result, err := enforce.NewChecker(a.client, apikey.Pepper(checkPepper)).Check(t.Context(), enforce.Call{
 		Kind: policy.APIKey, Subject: secret.ID(), Secret: secret,
-		Route: route.Call{Method: http.MethodPost, Path: "/chat"}}, nil)
+		Route: route.Call{Method: http.MethodPost, Path: "/chat"}})
 	if err != nil || result.Settlement == "" {
 		t.Fatalf("got %+v, %v, want a call to settle", result, err)
 	}

@@ -242,9 +242,11 @@ func TestRunFails(t *testing.T) {
 			"-admin " + address + ": address already in use (another ./scripts/run? choose another with " +
 				"-admin 127.0.0.1:0)"},
 		{"valkey without a log", []string{"-valkey", "valkey://user:sesame@127.0.0.1:1"}, 2, "set -data too"},
-		{"log in a bucket", []string{"-data", "s3://bucket"}, 2, "-data s3://bucket: must be the path of a folder"},
+		{"log in a bucket", []string{"-data", "s3://bucket"}, 2,
+			"-data s3://bucket: must be the path of a folder"},
 		{"log in a file", []string{"-data", filepath.Join(broken, "check", "bootstrap")}, 1, "-data: "},
-		{"valkey unavailable", []string{"-valkey", "valkey://user:sesame@127.0.0.1:1", "-data", t.TempDir()}, 1,
+		{"valkey unavailable", []string{"-valkey", "valkey://user:sesame@127.0.0.1:1", "-data",
+			t.TempDir()}, 1,
 			"127.0.0.1:1"},
 		{"valkey URL with an unknown option",
 			[]string{"-valkey", "valkey://user:sesame@127.0.0.1:1?x=y", "-data", t.TempDir()}, 1, "-valkey"},

@@ -31,9 +31,9 @@ func TestEveryMinute(t *testing.T) {
 		var got minutes
 		var log waiting.Buffer
 		stop := everyMinute(t.Context(), &got, slog.New(slog.NewTextHandler(&log, nil)))
-		time.Sleep(3*time.Minute + time.Second) // of the bubble's clock
+		time.Sleep(3*time.Minute + time.Second) //nolint:forbidigo // of the bubble's clock
 		stop()
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour) //nolint:forbidigo // as above
 		if len(got) != 3 || got[0] != `{"tidegate":"minute"}` {
 			t.Errorf("got %q, want 3 events", got)
 		}

@@ -90,7 +90,7 @@ func newTally() *tally { return &tally{byLimit: map[string]int64{}, references: 
 
 // open logs in to the dashboard.
 func (w *traffic) open() {
-	handler, err := dashboard.New(w.checkFunction.store, w.checkFunction.client, apikey.Pepper(checkPepper))
+	handler, err := dashboard.New(w.store, w.checkFunction.client, apikey.Pepper(checkPepper))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -237,7 +237,8 @@ func TestEveryFigureIsTrue(t *testing.T) {
 	w.burst(6, "costs", "/free", 0)
 	w.burst(4, "costs", "/big", 7)
 	ban := func(k *policy.Key) { k.Banned = time.Now().Add(time.Hour) }
-	if _, err := registrytest.Update(t.Context(), w.store, w.ids["banned"], "key.ban", byTest, ban); err != nil {
+	if _, err := registrytest.Update(t.Context(), w.store, w.ids["banned"], "key.ban", byTest,
+		ban); err != nil {
 		t.Fatal(err)
 	}
 	w.burst(3, "banned", "/orders", 1)

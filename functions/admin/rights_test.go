@@ -115,7 +115,7 @@ func seed(t *testing.T, adminURL, checkURL, folder string) *registry.Store {
 			Route:   route.Call{API: "api", Stage: "prod", Method: "GET", Path: "/orders"},
 		}
 		for range 4 {
-			if _, err := check.Check(t.Context(), call, nil); err != nil {
+			if _, err := check.Check(t.Context(), call); err != nil {
 				t.Fatal(err)
 			}
 			recorder.Record(records.Call{Caller: key.ID, Registered: true, Cost: 1,

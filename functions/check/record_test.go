@@ -651,11 +651,11 @@ func TestCrossedByALostReply(t *testing.T) {
 	}
 	call := enforce.Call{Kind: policy.APIKey, Subject: secret.ID(), Secret: secret}
 	checker := f.checker.Loaded()
-	if _, err := checker.Check(t.Context(), call, nil); err != nil { // the fifth call; its reply is lost
+	if _, err := checker.Check(t.Context(), call); err != nil { // the fifth call; its reply is lost
 		t.Fatal(err)
 	}
 	call.Again = true
-	result, err := checker.Check(t.Context(), call, nil)
+	result, err := checker.Check(t.Context(), call)
 	if err != nil || len(result.Crossings) != 1 || result.Crossings[0].Percent != 50 {
 		t.Errorf("got %+v, %v, want a crossing of 50%%", result.Crossings, err)
 	}

@@ -121,7 +121,9 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-func atRandom(d time.Duration) time.Duration { return mathrand.N(max(d, 1)) }
+func atRandom(d time.Duration) time.Duration {
+	return mathrand.N(max(d, 1)) //nolint:gosec // a pause, no secret
+}
 
 // parallel calls do for 0 to n-1, at most limit of them at a time.
 func parallel(n, limit int, do func(i int) error) error {

@@ -251,7 +251,8 @@ func TestManyWriters(t *testing.T) {
 	wait.Wait()
 	slices.Sort(took)
 	t.Logf("%.1f edits/s; half took up to %v, 99 %% %v, the slowest %v",
-		writers*each/time.Since(begin).Seconds(), took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
+		writers*each/time.Since(begin).Seconds(), took[len(took)/2], took[len(took)*99/100],
+		took[len(took)-1])
 	if n, err := openLog(t, client, folder).Verify(t.Context()); err != nil || n != writers*each+1 {
 		t.Errorf("verify: got %d %v, want %d changes", n, err, writers*each+1)
 	}

@@ -82,7 +82,8 @@ func byReason(failed []error) error {
 			continue
 		}
 		if n := counts[err.Error()]; n > 0 {
-			reasons = append(reasons, fmt.Errorf("%d of %d buckets, the first is %d: %w", n, len(failed), b, err))
+			reasons = append(reasons, fmt.Errorf("%d of %d buckets, the first is %d: %w", n, len(failed), b,
+				err))
 			counts[err.Error()] = 0
 		}
 	}

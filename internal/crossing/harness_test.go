@@ -78,7 +78,7 @@ func (w *world) environment(t *testing.T) *environment {
 // reports none.
 func (e *environment) call(t *testing.T, call enforce.Call, dies bool) enforce.Result {
 	t.Helper()
-	result, err := e.checker.Check(t.Context(), call, nil)
+	result, err := e.checker.Check(t.Context(), call)
 	if err != nil {
 		t.Error(err)
 		return result

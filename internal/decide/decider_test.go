@@ -54,7 +54,7 @@ func (f *fixture) Check(ctx context.Context, call enforce.Call) (enforce.Result,
 		return enforce.Result{}, context.DeadlineExceeded
 	}
 	f.asked++
-	return f.checker.Check(ctx, call, nil)
+	return f.checker.Check(ctx, call)
 }
 
 func (f *fixture) Loaded() *enforce.Checker { return f.checker }

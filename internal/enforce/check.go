@@ -77,11 +77,10 @@ func NewChecker(client valkey.Client, pepper apikey.Pepper) *Checker {
 	}
 }
 
-// Check takes the call's costs from all limits that apply, or from none. The piggybacked
-// commands leave in the first flush. Check returns policy.ErrUnknownKey or
-// policy.ErrRefused for a caller that may not call. Any other error means that no decision
-// was made.
-func (c *Checker) Check(ctx context.Context, call Call, piggyback *Piggyback) (Result, error) {
+// Check takes the call's costs from all limits that apply, or from none. It returns
+// policy.ErrUnknownKey or policy.ErrRefused for a caller that may not call. Any other error
+// means that no decision was made.
+func (c *Checker) Check(ctx context.Context, call Call) (Result, error) {
 	proof := c.proof(call)
 	for range maxReloads {
 		set, err := c.loaded(ctx)
@@ -93,7 +92,7 @@ func (c *Checker) Check(ctx context.Context, call Call, piggyback *Piggyback) (R
 		if err != nil {
 			return Result{}, err
 		}
-		stale, err := r.take(ctx, piggyback)
+		stale, err := r.take(ctx)
 		if stale == nil {
 			return r.finish(ctx, err)
 		}
@@ -199,12 +198,12 @@ func (t *Terms) dearest() (cost int64) {
 
 // take runs the steps. It returns what the environment did not know, if that keeps the call
 // from being decided.
-func (r *round) take(ctx context.Context, piggyback *Piggyback) (stale *found, err error) {
+func (r *round) take(ctx context.Context) (stale *found, err error) {
 	runs := []run{r.ownRun(r.mark, r.c.SettlementExpiry)}
 	if r.early {
 		runs = append(runs, r.sharedRuns()...)
 	}
-	replies := r.c.flush(ctx, runs, piggyback)
+	replies := r.c.flush(ctx, runs)
 	own := replies[0]
 	if own.read != nil && r.looks() && r.mark == "" && r.isNewest(own.read) {
 		r.Result.Now, own = own.read.now, reply{numbers: nil}
@@ -240,7 +239,7 @@ func (r *round) take(ctx context.Context, piggyback *Piggyback) (stale *found, e
 	case r.early:
 		return nil, r.addShared(replies[1:])
 	case r.Result.Allowed && len(r.Steps) > 1:
-		return nil, r.addShared(r.c.flush(ctx, r.sharedRuns(), nil))
+		return nil, r.addShared(r.c.flush(ctx, r.sharedRuns()))
 	}
 	return nil, nil
 }

@@ -159,7 +159,7 @@ func (w *world) callOf(name, request string) Call {
 func (w *world) check(name, request string) Result {
 	w.t.Helper()
 	w.calls++
-	r, err := w.Check(w.t.Context(), w.callOf(name, request), nil)
+	r, err := w.Check(w.t.Context(), w.callOf(name, request))
 	if err != nil {
 		w.t.Fatalf("%s by %s: %v", request, name, err)
 	}

@@ -43,7 +43,7 @@ func TestMarks(t *testing.T) {
 		refused := func(when string) (trips int) {
 			t.Helper()
 			return w.flushes(func() {
-				_, err := w.Check(t.Context(), w.callOf("one", "GET /x"), nil)
+				_, err := w.Check(t.Context(), w.callOf("one", "GET /x"))
 				refusal, is := errors.AsType[*policy.RefusedError](err)
 				if !is || refusal.Cause != cause.Revoked || !refusal.Verified {
 					t.Errorf("%s: got %v, want it revoked", when, err)
@@ -73,7 +73,7 @@ func TestMarks(t *testing.T) {
 		w.do("DEL", keyspace.BucketOf(w.keys["one"].ID).Records())
 		refused("a lost bucket")
 		w.unmark("one", "c")
-		_, err := w.Check(t.Context(), w.callOf("one", "GET /x"), nil)
+		_, err := w.Check(t.Context(), w.callOf("one", "GET /x"))
 		if !errors.Is(err, policy.ErrMissing) {
 			t.Errorf("a lost bucket without a mark: got %v, want ErrMissing", err)
 		}
@@ -97,7 +97,7 @@ func TestLostBucket(t *testing.T) {
 	w.do("DEL", bucket.Records())
 	fresh := NewChecker(w.client, pepper)
 	for name, checker := range map[string]*Checker{"one that knows it": w.Checker, "another": fresh} {
-		_, err := checker.Check(t.Context(), w.callOf("one", "GET /x"), nil)
+		_, err := checker.Check(t.Context(), w.callOf("one", "GET /x"))
 		if !errors.Is(err, policy.ErrMissing) || errors.Is(err, policy.ErrUnknownKey) {
 			t.Errorf("%s: got %v, want ErrMissing", name, err)
 		}

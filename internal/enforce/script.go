@@ -117,22 +117,17 @@ func (f *found) markEnds() time.Time {
 	return time.UnixMicro(mark.Until).UTC()
 }
 
-// flush sends runs and the piggybacked commands in one flush, and returns a reply for each
-// run.
-func (c *Checker) flush(ctx context.Context, runs []run, piggyback *Piggyback) []reply {
-	commands := make([]valkey.Completed, 0, len(runs)+4)
+// flush sends runs in one flush, and returns a reply for each.
+func (c *Checker) flush(ctx context.Context, runs []run) []reply {
+	commands := make([]valkey.Completed, 0, len(runs))
 	for _, r := range runs {
 		commands = append(commands, r.script.Command(c.client, r.keys, r.args))
 	}
-	extra := piggyback.take()
 	var results []valkey.ValkeyResult
-	if len(commands) == 1 && len(extra) == 0 {
+	if len(commands) == 1 {
 		results = []valkey.ValkeyResult{c.client.Do(ctx, commands[0])}
-	} else if len(commands)+len(extra) > 0 {
-		results = c.client.DoMulti(ctx, append(commands, extra...)...)
-	}
-	if len(extra) > 0 {
-		piggyback.done(results[len(runs):])
+	} else if len(commands) > 0 {
+		results = c.client.DoMulti(ctx, commands...)
 	}
 	replies := make([]reply, len(runs))
 	for i, r := range runs {
@@ -173,37 +168,4 @@ func parse(result valkey.ValkeyResult) reply {
 		}
 	}
 	return reply{numbers: numbers}
-}
-
-// Piggyback is a list of commands that leave in the first flush of a check. A nil
-// Piggyback has none.
-type Piggyback struct {
-	client   valkey.Client
-	commands []valkey.Completed
-	done     func([]valkey.ValkeyResult)
-}
-
-// NewPiggyback returns commands that are sent once, with the first check that reaches
-// Valkey. done then receives one result for each command.
-func NewPiggyback(
-	client valkey.Client, commands []valkey.Completed, done func([]valkey.ValkeyResult),
-) *Piggyback {
-	return &Piggyback{client, commands, done}
-}
-
-// take returns the commands that were not sent yet, and marks them as sent.
-func (p *Piggyback) take() []valkey.Completed {
-	if p == nil {
-		return nil
-	}
-	commands := p.commands
-	p.commands = nil
-	return commands
-}
-
-// Flush sends the commands if no check has sent them.
-func (p *Piggyback) Flush(ctx context.Context) {
-	if commands := p.take(); len(commands) > 0 {
-		p.done(p.client.DoMulti(ctx, commands...))
-	}
 }

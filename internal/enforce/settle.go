@@ -176,7 +176,7 @@ func (c *Checker) read(ctx context.Context, call Call) (*compiled, *caller, erro
 		}
 		asked := c.Now()
 		t := &Terms{Refused: &policy.RefusedError{}, Result: Result{ID: call.Subject}}
-		reply := c.flush(ctx, []run{t.ownRun("", 0)}, nil)[0]
+		reply := c.flush(ctx, []run{t.ownRun("", 0)})[0]
 		if reply.err != nil {
 			return nil, nil, reply.err
 		}
@@ -209,7 +209,7 @@ func (c *Checker) settle(ctx context.Context, set *compiled, k *caller, s *seale
 		if p.subject == s.subject {
 			changes.Reset = resetOf(k.key)
 		}
-		reply := c.flush(ctx, []run{giveRun(p.subject, changes, key)}, nil)[0]
+		reply := c.flush(ctx, []run{giveRun(p.subject, changes, key)})[0]
 		switch {
 		case reply.err != nil && key != "":
 			return reply.err

@@ -18,7 +18,8 @@ func TestMain(m *testing.M) { os.Exit(valkeytest.Run(m)) }
 func TestDoMany(t *testing.T) {
 	storetest.OnEveryServer(t, func(t *testing.T, url string) {
 		client := storetest.Connect(t, url)
-		if err := client.Do(t.Context(), client.B().Lpush().Key("list").Element("a").Build()).Error(); err != nil {
+		list := client.B().Lpush().Key("list").Element("a").Build()
+		if err := client.Do(t.Context(), list).Error(); err != nil {
 			t.Fatal(err)
 		}
 		count := New(func() string { return "return {tostring(redis.call('INCRBY', KEYS[1], ARGV[1]))}" })
@@ -45,7 +46,7 @@ func TestDoMany(t *testing.T) {
 // their keys and arguments.
 func TestRunsTogether(t *testing.T) {
 	client := storetest.Connect(t, valkeytest.Embedded(t))
-	join := New(func() string { return "return {KEYS[1], KEYS[2] or '', tostring(#ARGV), ARGV[#ARGV] or ''}" })
+	join := New(func() string { return "return {KEYS[1], KEYS[2] or '', tostring(#ARGV), ARGV[#ARGV]}" })
 	var runs []Run
 	for i := range 2*runsTogether + 1 {
 		keys := []string{strconv.Itoa(i)}

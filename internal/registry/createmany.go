@@ -52,10 +52,7 @@ func (s *Store) CreateMany(ctx context.Context, keys []policy.NewKey, edit Edit)
 			if err != nil {
 				return nil, err
 			}
-			taken := map[string]bool{}
-			for _, record := range found[1:] {
-				taken[record.Name] = len(record.Content) > 0
-			}
+			taken := existing(found[1:])
 			results = make([]Created, len(keys))
 			var made []storedKey
 			for i, n := range keys {
@@ -88,6 +85,15 @@ func (s *Store) CreateMany(ctx context.Context, keys []policy.NewKey, edit Edit)
 	return results, acknowledge(receipt)
 }
 
+// existing returns the names of the records that exist.
+func existing(found []changes.Record) map[string]bool {
+	names := map[string]bool{}
+	for _, record := range found {
+		names[record.Name] = len(record.Content) > 0
+	}
+	return names
+}
+
 // newKey returns a key to create, without its id.
 func (s *Store) newKey(n policy.NewKey) policy.Key {
 	now := s.Now().UTC().Truncate(time.Second)
@@ -96,6 +102,6 @@ func (s *Store) newKey(n policy.NewKey) policy.Key {
 		status = policy.Active
 	}
 	return policy.Key{Kind: policy.APIKey, Name: n.Name, Env: n.Env, Foreign: n.Value != "", Tags: n.Tags,
-		Group: n.Group, Opens: n.Opens, Plan: n.Plan, Expires: n.Expires, Billing: n.Billing, Status: status, Created: now,
-		Updated: now}
+		Group: n.Group, Opens: n.Opens, Plan: n.Plan, Expires: n.Expires, Billing: n.Billing,
+		Status: status, Created: now, Updated: now}
 }

@@ -17,7 +17,8 @@ func TestCreateMany(t *testing.T) {
 	old := policy.NewKey{Name: "old", Env: "live", Plan: "free", Value: value}
 	keys := []policy.NewKey{
 		{Name: "one", Env: "live", Plan: "free", Group: "acme"}, {Name: "two", Env: "live", Plan: "none"},
-		old, old, {Name: "three", Env: "No", Plan: "free"}, {Name: "four", Env: "live", Plan: "free", Group: "acme"},
+		old, old, {Name: "three", Env: "No", Plan: "free"}, {Name: "four", Env: "live", Plan: "free",
+			Group: "acme"},
 	}
 	created, err := s.CreateMany(t.Context(), keys, byTest)
 	if err != nil || len(created) != len(keys) {

@@ -73,7 +73,7 @@ func TestUnknownKeysAreIndistinguishable(t *testing.T) {
 			"address like a key": {w.checker,
 				enforce.Call{Kind: policy.Token, Subject: revoked.ID(), Plan: "free"}},
 		} {
-			c, err := try.checker.Check(t.Context(), try.call, nil)
+			c, err := try.checker.Check(t.Context(), try.call)
 			if !errors.Is(err, policy.ErrUnknownKey) || !reflect.DeepEqual(c, enforce.Result{}) {
 				t.Errorf("%s: got %+v, %v; want only ErrUnknownKey", name, c, err)
 			}
@@ -204,7 +204,7 @@ func TestDelete(t *testing.T) {
 		if err := w.Delete(t.Context(), k.ID, byTest); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.checker.Check(t.Context(), call(secret), nil); !errors.Is(err, policy.ErrUnknownKey) {
+		if _, err := w.checker.Check(t.Context(), call(secret)); !errors.Is(err, policy.ErrUnknownKey) {
 			t.Errorf("check: got %v, want ErrUnknownKey", err)
 		}
 		if keys := w.keys(t, registry.Query{}); len(keys) != 0 {

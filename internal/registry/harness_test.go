@@ -104,7 +104,7 @@ func call(secret apikey.Secret) enforce.Call {
 // check makes a check and fails the test if it returns an error.
 func (w *world) check(t testing.TB, c enforce.Call) enforce.Result {
 	t.Helper()
-	result, err := w.checker.Check(t.Context(), c, nil)
+	result, err := w.checker.Check(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}

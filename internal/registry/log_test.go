@@ -219,7 +219,7 @@ func TestRevokeWhileTheLogIsAway(t *testing.T) {
 		}
 		refused := func(when string) {
 			t.Helper()
-			_, err := w.checker.Check(t.Context(), call(first), nil)
+			_, err := w.checker.Check(t.Context(), call(first))
 			if !errors.Is(err, policy.ErrUnknownKey) {
 				t.Errorf("%s: a call of the revoked key: got %v, want ErrUnknownKey", when, err)
 			}
@@ -353,7 +353,7 @@ func TestUndo(t *testing.T) {
 	if err := w.Undo(t.Context(), rotated, byTest); !errors.Is(err, registry.ErrNoUndo) {
 		t.Errorf("of a rotation: got %v, want ErrNoUndo", err)
 	}
-	if _, err := w.checker.Check(t.Context(), call(first), nil); !errors.Is(err, policy.ErrUnknownKey) {
+	if _, err := w.checker.Check(t.Context(), call(first)); !errors.Is(err, policy.ErrUnknownKey) {
 		t.Errorf("the first secret: got %v, want ErrUnknownKey", err)
 	}
 	changed := w.save(t, func(s *policy.Set) { s.Plans[0].Limits = perMinute(5) })
@@ -501,7 +501,7 @@ func TestDamagedRecords(t *testing.T) {
 		}
 		for n := range whole {
 			put(whole[:n])
-			if c, err := w.checker.Check(t.Context(), call(secret), nil); c.Allowed {
+			if c, err := w.checker.Check(t.Context(), call(secret)); c.Allowed {
 				t.Errorf("cut to %d bytes: got %+v, %v; want it not allowed", n, c, err)
 			}
 		}

@@ -170,12 +170,14 @@ func TestResetsTakeTheirServersTime(t *testing.T) {
 		valkeytest.Ask(t, node, "CONFIG", "RESETSTAT")
 	}
 	before := time.Now().Truncate(time.Microsecond)
-	many, err := w.UpdateMany(t.Context(), ids, registry.KeyReset, byTest, func(*policy.Key) error { return nil })
+	many, err := w.UpdateMany(t.Context(), ids, registry.KeyReset, byTest,
+		func(*policy.Key) error { return nil })
 	if err != nil || len(many.Changed) != len(ids) {
 		t.Fatalf("got %+v, %v, want %d keys changed", many, err, len(ids))
 	}
 	for _, node := range nodes {
-		if stats := valkeytest.Ask(t, node, "INFO", "commandstats"); !strings.Contains(stats, "cmdstat_time:") {
+		if stats := valkeytest.Ask(t, node, "INFO", "commandstats"); !strings.Contains(stats,
+			"cmdstat_time:") {
 			t.Errorf("%s did not tell its time", node)
 		}
 	}

@@ -35,7 +35,7 @@ func TestForeignKey(t *testing.T) {
 		w.expect(t, call(secret), "y")
 		other := must(apikey.NewKey(testPepper).Foreign(foreignValue + "x"))
 		for _, rejected := range []apikey.Secret{other, must(apikey.Renew("live", k.ID))} {
-			if result, err := w.checker.Check(t.Context(), call(rejected), nil); !errors.Is(err,
+			if result, err := w.checker.Check(t.Context(), call(rejected)); !errors.Is(err,
 				policy.ErrUnknownKey) {
 				t.Errorf("%s: got %+v, %v; want ErrUnknownKey", rejected, result, err)
 			}
@@ -107,7 +107,7 @@ func TestRotate(t *testing.T) {
 		}
 		for name, secret := range map[string]apikey.Secret{"the first": first,
 			"the second, without grace": second} {
-			if _, err := w.checker.Check(t.Context(), call(secret), nil); !errors.Is(err,
+			if _, err := w.checker.Check(t.Context(), call(secret)); !errors.Is(err,
 				policy.ErrUnknownKey) {
 				t.Errorf("%s: got %v, want ErrUnknownKey", name, err)
 			}

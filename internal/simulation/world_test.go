@@ -164,7 +164,7 @@ type source struct{ *enforce.Checker }
 
 func (s source) Check(ctx context.Context, call enforce.Call) (enforce.Result, error) {
 	return store.Retry(ctx, func(ctx context.Context) (enforce.Result, error) {
-		result, err := s.Checker.Check(ctx, call, nil)
+		result, err := s.Checker.Check(ctx, call)
 		call.Again = true
 		return result, err
 	})

@@ -283,7 +283,8 @@ func (c *client) setUnavailable(address string, unavailable bool) {
 // cluster. A call itself connects to a node that was redirected to and is not yet in the topology.
 func (c *client) dial(ctx context.Context, address string, dialer *net.Dialer, secure *tls.Config) (net.Conn,
 	error) {
-	if ctx.Value(attemptKey{}) == nil && c.dedicated.Load() == 0 && (c.single || ctx.Value(inCallKey{}) != nil && c.knows(address)) {
+	if ctx.Value(attemptKey{}) == nil && c.dedicated.Load() == 0 && (c.single ||
+		ctx.Value(inCallKey{}) != nil && c.knows(address)) {
 		return nil, &missingError{address}
 	}
 	var conn net.Conn

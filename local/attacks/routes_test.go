@@ -184,9 +184,10 @@ func TestAttackClosedRoutes(t *testing.T) {
 		s.Plans = append(s.Plans, plan)
 	})
 	k, byKey := i.key(t, wide)
-	if _, err := i.store.Update(t.Context(), k.ID, k.Version, registry.KeyEdit, suiteEdit, func(k *policy.Key) {
-		k.Opens = opens
-	}); err != nil {
+	if _, err := i.store.Update(t.Context(), k.ID, k.Version, registry.KeyEdit, suiteEdit,
+		func(k *policy.Key) {
+			k.Opens = opens
+		}); err != nil {
 		t.Fatal(err)
 	}
 	_, byPlan := i.key(t, "narrow")

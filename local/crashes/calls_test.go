@@ -56,7 +56,8 @@ func (w *world) startChecks(callers []caller) *checks {
 	c := &checks{t: t}
 	var err error
 	c.function, err = lambda.Start(lambda.Config{Name: "check",
-		Binary: built.Program(t, "tidegate/functions/check"), Warm: 1, NoFreeze: true, Timeout: waiting.Timeout,
+		Binary: built.Program(t, "tidegate/functions/check"), Warm: 1, NoFreeze: true,
+		Timeout: waiting.Timeout,
 		Env: map[string]string{"VALKEY_URL": w.url, "KEY_PEPPER": string(pepper), "VALKEY_TIMEOUT": "5s",
 			"CALLER_CACHE": "1h"}})
 	if err != nil {

@@ -46,7 +46,8 @@ func TestStoreAway(t *testing.T) {
 			c.away(w)
 			w.wants(w.rename(callers[0]),
 				http.StatusServiceUnavailable, "The log of changes is unavailable. Nothing was changed.")
-			w.revoke(callers[1], http.StatusAccepted, "In force, but not stored yet. It is lost if Valkey loses it")
+			w.revoke(callers[1], http.StatusAccepted,
+				"In force, but not stored yet. It is lost if Valkey loses it")
 			check.wantRefused(callers[1].secret)
 			until := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
 			w.wants(w.send(e, http.MethodPost, "/keys/"+callers[2].ID+"/ban", map[string]any{"until": until,
@@ -121,7 +122,8 @@ func TestDamagedChange(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.wants(w.rename(callers[0]),
-				http.StatusServiceUnavailable, fmt.Sprintf("Change %d of the log is missing or damaged", number))
+				http.StatusServiceUnavailable, fmt.Sprintf("Change %d of the log is missing or damaged",
+					number))
 			w.revoke(callers[0], http.StatusAccepted, "In force, but not stored yet")
 			check.wantRefused(callers[0].secret)
 			if check.anyDegraded(callers[1:]) {
@@ -133,7 +135,8 @@ func TestDamagedChange(t *testing.T) {
 				Problem string
 			}
 			a := w.send(w.envs[0], http.MethodGet, "/log", nil, 0)
-			if err := json.Unmarshal(a.body, &state); err != nil || state.Damaged != number || state.Marks != 1 ||
+			if err := json.Unmarshal(a.body, &state); err != nil || state.Damaged != number ||
+				state.Marks != 1 ||
 				state.Problem != "damaged" {
 				t.Errorf("got %s, want change %d damaged and a mark", a, number)
 			}

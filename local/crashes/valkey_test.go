@@ -42,7 +42,8 @@ func TestLostValkey(t *testing.T) {
 				t.Fatal("no caller has a key where everything is lost")
 			}
 			w.nextMinute()
-			waiting.Until(t, "every call is decided by Valkey", func() bool { return !check.anyDegraded(callers) })
+			waiting.Until(t, "every call is decided by Valkey",
+				func() bool { return !check.anyDegraded(callers) })
 			end()
 			for _, c := range callers {
 				if k, err := w.keys.Get(t.Context(), c.ID); err != nil || k.Name != c.Name {

@@ -151,7 +151,8 @@ func (c *client) edits(s *subject, now state) []edit {
 			p["limits"] = []any{map[string]any{"requests": now.requests, "window": "1h"}}
 		}
 	}
-	return []edit{{"plan", http.MethodPut, "/policy?reason=test", map[string]any{"plans": document.Plans}, now}}
+	return []edit{{"plan", http.MethodPut, "/policy?reason=test", map[string]any{"plans": document.Plans},
+		now}}
 }
 
 // apply makes a change and records the states that the subject may then be in. A change
@@ -341,11 +342,13 @@ func TestSleepingWriter(t *testing.T) {
 	stored, refused := 0, 0
 	for request := 1; ; request++ {
 		w.ready(e)
-		k, _ := registrytest.Create(t, w.keys, byTest, policy.NewKey{Name: "before", Env: "test", Plan: "open"})
+		k, _ := registrytest.Create(t, w.keys, byTest, policy.NewKey{Name: "before", Env: "test",
+			Plan: "open"})
 		reached := e.arm(killPoint{request, false, syscall.SIGSTOP})
 		answered := make(chan answer, 1)
 		go func() {
-			answered <- w.send(e, http.MethodPatch, "/keys/"+k.ID, map[string]any{"name": "sleeper"}, k.Version)
+			answered <- w.send(e, http.MethodPatch, "/keys/"+k.ID, map[string]any{"name": "sleeper"},
+				k.Version)
 		}()
 		select {
 		case <-reached:

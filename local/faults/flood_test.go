@@ -66,14 +66,14 @@ func (f flood) run(t *testing.T) *flooded {
 // call makes call n of the flood, and the victim's call if it is due.
 func (r *flooded) call(t *testing.T, checker *enforce.Checker, n int64, victim caller) {
 	if _, err := checker.Check(t.Context(),
-		enforce.Call{Kind: policy.Address, Subject: fmt.Sprintf("address-%d", n)}, nil); err != nil {
+		enforce.Call{Kind: policy.Address, Subject: fmt.Sprintf("address-%d", n)}); err != nil {
 		r.failed.Add(1)
 	}
 	if n%100 != 0 {
 		return
 	}
 	checked, err := checker.Check(t.Context(),
-		enforce.Call{Kind: policy.APIKey, Subject: victim.key.ID, Secret: victim.secret}, nil)
+		enforce.Call{Kind: policy.APIKey, Subject: victim.key.ID, Secret: victim.secret})
 	r.calls.Add(1)
 	switch {
 	case err != nil:

@@ -57,7 +57,8 @@ func deploy(t *testing.T, foreign string) *deployment {
 	d := &deployment{log: &waiting.Buffer{}, valkey: server, keys: registrytest.Open(t, client, data, pepper),
 		checker: enforce.NewChecker(client, pepper)}
 	api := &gateway.HTTP{Integration: d.function(t, "admin", map[string]string{
-		"CHANGES_LOG": data, "ADMIN_USER": "ada", "ADMIN_PASSWORD": "a password of twenty characters", "FOREIGN_KEYS": foreign,
+		"CHANGES_LOG": data, "ADMIN_USER": "ada", "ADMIN_PASSWORD": "a password of twenty characters",
+		"FOREIGN_KEYS": foreign,
 	})}
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if d.refuse.Add(-1) >= 0 {
@@ -116,7 +117,7 @@ func (d *deployment) calls(t *testing.T, value, api string, n int) string {
 	for range n {
 		call := enforce.Call{Kind: policy.APIKey, Subject: s.ID(), Secret: s,
 			Route: route.Call{API: api, Stage: "prod", Method: http.MethodGet, Path: "/"}}
-		switch result, err := d.checker.Check(t.Context(), call, nil); {
+		switch result, err := d.checker.Check(t.Context(), call); {
 		case err != nil:
 			seen += "-"
 		case result.Allowed:

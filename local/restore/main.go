@@ -72,8 +72,9 @@ func parse(args []string, getenv func(string) string, out io.Writer) (options, e
 	f.StringVar(&o.log, "log", "", "`address` of the log of changes: s3://BUCKET[/PREFIX] or a folder")
 	f.StringVar(&o.valkey, "valkey", "", "`URL` of the Valkey: valkey://host:6379 or valkeys://…")
 	f.BoolVar(&o.dryRun, "dry-run", false, "only print how far Valkey is")
-	f.BoolVar(&o.take, "take", false, "make all of Valkey again from this log, also if Valkey holds changes\n"+
-		"that the log lacks: these are lost")
+	f.BoolVar(&o.take, "take", false,
+		"make all of Valkey again from this log, also if Valkey holds changes\n"+
+			"that the log lacks: these are lost")
 	f.Func("until", "give everything the state after a change's `number`, or at a time\n"+
 		"such as 2026-11-22T14:03:00Z, by new changes; what was revoked stays\n"+
 		"revoked", o.setUntil)
@@ -190,8 +191,9 @@ func report(ctx context.Context, log *changes.Log, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(out, "newest change of the log: %d; parts of Valkey behind it: %d of %d, at change %d "+
-		"or later; that do not answer: %d; revocations not yet in the log: %d\n",
+	_, _ = fmt.Fprintf(out,
+		"newest change of the log: %d; parts of Valkey behind it: %d of %d, at change %d "+
+			"or later; that do not answer: %d; revocations not yet in the log: %d\n",
 		s.Newest, s.Behind, keyspace.Buckets, s.Lowest, s.Away, s.Marks)
 	return nil
 }

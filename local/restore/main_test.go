@@ -64,7 +64,8 @@ func TestRestore(t *testing.T) {
 	kept := create(t, keys, "kept")
 	// The flag has a precision of a second, so the next change is in another one.
 	until := time.Now().Add(time.Second).Truncate(time.Second)
-	waiting.Until(t, "the next second", func() bool { return time.Now().After(until.Add(100 * time.Millisecond)) })
+	waiting.Until(t, "the next second",
+		func() bool { return time.Now().After(until.Add(100 * time.Millisecond)) })
 	later := create(t, keys, "later")
 	saved := registrytest.Save(t, keys, byTest, func(set *policy.Set) { set.Plans[0].Limits[0].Requests = 3 })
 

@@ -204,7 +204,7 @@ func (s *sample) checks(ctx context.Context) error {
 		for range min(n, 95) {
 			call := enforce.Call{Kind: policy.APIKey, Subject: s.ids[c.name], Secret: s.secret[c.name],
 				Address: netip.MustParseAddr("192.0.2.77"), Route: route.Call{Method: "GET", Path: "/"}}
-			if _, err := checker.Check(ctx, call, nil); err != nil {
+			if _, err := checker.Check(ctx, call); err != nil {
 				return err
 			}
 		}

@@ -93,10 +93,11 @@ func (a *api) registerAudit() {
 		Pattern: "GET /audit/{number}", ID: "get-change", Role: auth.Viewer, Summary: "Get a change",
 	}, a.getEntry)
 	rest.Register(group, rest.Operation{
-		Pattern: "POST /audit/{number}/undo", ID: "undo-change", Role: auth.Editor, Status: http.StatusNoContent,
+		Pattern: "POST /audit/{number}/undo", ID: "undo-change", Role: auth.Editor,
+		Status:   http.StatusNoContent,
 		Deadline: auth.Slow, Summary: "Undo a change",
-		Details: "Takes back what the change did, with a new change. What was changed since stays, and what " +
-			"was revoked stays revoked.",
+		Details: "Takes back what the change did, with a new change. What was changed since stays, and " +
+			"what was revoked stays revoked.",
 	}, a.undo)
 	rest.Register(group, rest.Operation{
 		Pattern: "GET /log", ID: "get-log", Role: auth.Viewer, Summary: "Get the state of the log of changes",

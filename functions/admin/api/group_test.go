@@ -45,7 +45,7 @@ func TestGroups(t *testing.T) {
 	call := enforce.Call{Kind: policy.APIKey, Subject: id, Secret: parsed,
 		Route: route.Call{Method: "GET", Path: "/"}}
 	for range 3 {
-		if c, err := check.Check(t.Context(), call, nil); err != nil || !c.Allowed {
+		if c, err := check.Check(t.Context(), call); err != nil || !c.Allowed {
 			t.Fatalf("got %+v, %v, want an allowed call", c, err)
 		}
 	}

@@ -155,7 +155,7 @@ func (s *service) call(id, path string) enforce.Result {
 	s.t.Helper()
 	result, err := s.checker().Check(s.t.Context(), enforce.Call{
 		Kind: policy.APIKey, Subject: id, Secret: s.secrets[id],
-		Route: route.Call{Method: "POST", Path: path}}, nil)
+		Route: route.Call{Method: "POST", Path: path}})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -30,11 +30,12 @@ func (a *api) problem(operation string, err error) error {
 	switch {
 	case errors.As(err, &damaged):
 		return rest.NewProblem(http.StatusServiceUnavailable,
-			fmt.Sprintf("Change %d of the log is missing or damaged. Nothing was changed. Revocations and bans "+
-				"act. Bring its object back, or run scripts/restore -void %d.", damaged.Number, damaged.Number))
+			fmt.Sprintf("Change %d of the log is missing or damaged. Nothing was changed. Revocations and "+
+				"bans act. Bring its object back, or run scripts/restore -void %[1]d.", damaged.Number))
 	case errors.As(err, &stray):
-		return rest.NewProblem(http.StatusServiceUnavailable, "The object "+stray.Name+" in the store of the log "+
-			"is not a change. Nothing was changed. Revocations and bans act. Move it away.")
+		return rest.NewProblem(http.StatusServiceUnavailable,
+			"The object "+stray.Name+" in the store of the log is not a change. Nothing was changed. "+
+				"Revocations and bans act. Move it away.")
 	case errors.As(err, &unconfirmed):
 		return unconfirmedProblem(unconfirmed)
 	case errors.As(err, &p):
@@ -77,14 +78,14 @@ var knownErrors = []struct {
 		"This version of Tidegate cannot read the key, which another version wrote. The key can only be " +
 			"deleted."},
 	{changes.ErrUnknown, http.StatusServiceUnavailable,
-		"It is not known whether the change was saved. If it was, the audit shows it within 15 minutes. Look " +
-			"there before you send the request again."},
+		"It is not known whether the change was saved. If it was, the audit shows it within 15 minutes. " +
+			"Look there before you send the request again."},
 	{changes.ErrAhead, http.StatusServiceUnavailable,
 		"Valkey holds changes that this log lacks. Edits are refused. Bring the log back, or run " +
 			"scripts/restore -take."},
 	{changes.ErrStore, http.StatusServiceUnavailable,
-		"The log of changes is unavailable. Nothing was changed. Revocations and bans of one key act. Send the " +
-			"request again."},
+		"The log of changes is unavailable. Nothing was changed. Revocations and bans of one key act. " +
+			"Send the request again."},
 	{changes.ErrLate, http.StatusServiceUnavailable,
 		"The request took too long. Nothing was changed. Send the request again."},
 	{records.ErrRange, http.StatusUnprocessableEntity,

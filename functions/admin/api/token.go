@@ -87,7 +87,7 @@ func (a *api) createToken(ctx context.Context, in *newTokenInput) (*newTokenOutp
 	n := token.New{Name: in.Body.Name, Scope: token.Scope(in.Body.Scope), Expires: in.Body.Expires,
 		By: app.ActorOf(ctx)}
 	t, secret, err := a.Tokens.Create(ctx, n)
-	if err = app.NotedSecret(ctx, err); err != nil {
+	if err := app.NotedSecret(ctx, err); err != nil {
 		return nil, err
 	}
 	out := &newTokenOutput{Location: Prefix + "/tokens/" + t.ID}

@@ -120,7 +120,8 @@ func (r *Registry) CheckBulk(ctx context.Context, set *policy.Set, b Bulk) error
 
 // StepBulk changes up to maxStep keys, after those before a position that is empty for the
 // first step. A repeated step changes no key twice.
-func (r *Registry) StepBulk(ctx context.Context, set *policy.Set, b Bulk, after string, e Edit) (Step, error) {
+func (r *Registry) StepBulk(ctx context.Context, set *policy.Set, b Bulk, after string, e Edit) (
+	Step, error) {
 	handled, after, err := readPosition(after)
 	if err != nil {
 		return Step{}, err

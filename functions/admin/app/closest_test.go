@@ -47,7 +47,7 @@ func crowd(t *testing.T) (j fixture, shares map[string]float64) {
 			if call.Route.Path = "/"; i%5 == 0 && n%2 == 0 {
 				call.Route.Path = "/orders"
 			}
-			checked, err := checker.Check(t.Context(), call, nil)
+			checked, err := checker.Check(t.Context(), call)
 			if err != nil {
 				t.Fatal(err)
 			}

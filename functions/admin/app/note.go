@@ -55,8 +55,9 @@ func Noted(ctx context.Context, err error) error {
 // knows whether the change is saved.
 func NotedSecret(ctx context.Context, err error) error {
 	if errors.Is(err, changes.ErrUnknown) {
-		addNote(ctx, Note{"It is not known whether this was saved. The audit shows it within 15 minutes, or never.",
-			true})
+		addNote(ctx,
+			Note{"It is not known whether this was saved. The audit shows it within 15 minutes, or never.",
+				true})
 		return nil
 	}
 	return Noted(ctx, err)

@@ -33,7 +33,8 @@ func TestOpenRoutesOnPages(t *testing.T) {
 	edit := func(version string, more ...string) map[string][]string {
 		return sitetest.With(fields("version", version, "name", "acme", "plan", "free"), more...)
 	}
-	s.Post("/keys/{acme}/edit", edit("{acme#}", "opens", "GET orders")).Wants(t, http.StatusUnprocessableEntity,
+	s.Post("/keys/{acme}/edit", edit("{acme#}", "opens", "GET orders")).Wants(t,
+		http.StatusUnprocessableEntity,
 		`id="opens-error"`)
 	s.Post("/keys/{acme}/edit", edit("{acme#}", "opens", "GET /orders/7")).Wants(t, http.StatusSeeOther)
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "GET /orders/7; plan: GET /orders/*")

@@ -66,7 +66,8 @@ func newest(s *sitetest.Site, action string) string {
 // changed since stays. Changes that cannot be undone are refused.
 func TestAuditUndo(t *testing.T) {
 	s := sitetest.New(t).Login()
-	s.Post("/keys/{acme}/limits", sitetest.LimitsForm("{acme#}", "50 per minute")).Wants(t, http.StatusSeeOther)
+	s.Post("/keys/{acme}/limits", sitetest.LimitsForm("{acme#}", "50 per minute")).Wants(t,
+		http.StatusSeeOther)
 	override := "/audit/" + newest(s, "key.override") + "/undo"
 	s.Keys.UpdateKey("acme", func(k *policy.Key) { k.Tags = []string{"later"} })
 	s.Get("/audit?subject={acme}").Wants(t, http.StatusOK, `href="`+override+`"`)
@@ -117,7 +118,8 @@ func TestAuditInWords(t *testing.T) {
 		{func() { edit("big", "") }, "acme edited"},
 		{func() { post("/keys/{acme}/reset", fields("version", "{acme#}")) }, "Counts of acme reset"},
 		{func() { post("/keys/{acme}/revoke", fields("version", "{acme#}")) }, "acme revoked"},
-		{func() { post("/keys/{acme}/unrevoke", fields("version", "{acme#}")); undo() }, "Status of acme undone"},
+		{func() { post("/keys/{acme}/unrevoke", fields("version", "{acme#}")); undo() },
+			"Status of acme undone"},
 		{func() { s.Keys.Plan("free", sitetest.Per(7, time.Minute)) }, "Plan free changed"},
 		{func() { s.Keys.Plan("pro", sitetest.Per(9, time.Minute)) }, "Plan pro created"},
 		{func() { s.Keys.Save(func(set *policy.Set) { set.Plans = set.Plans[:1] }) }, "Plan pro deleted"},

@@ -103,7 +103,7 @@ func TestAdoptToken(t *testing.T) {
 	checker := enforce.NewChecker(s.Keys.Client, sitetest.Pepper)
 	check := func() enforce.Result {
 		t.Helper()
-		c, err := checker.Check(t.Context(), enforce.Call{Kind: policy.Token, Subject: id}, nil)
+		c, err := checker.Check(t.Context(), enforce.Call{Kind: policy.Token, Subject: id})
 		if err != nil {
 			t.Fatal(err)
 		}

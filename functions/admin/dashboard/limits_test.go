@@ -142,7 +142,8 @@ func TestErrorOfStore(t *testing.T) {
 		set.Plans[0].Limits = []limits.Limit{sitetest.Per(1000, time.Minute)}
 		set.Routes = []limits.Route{sitetest.Route("export", "600", "POST /export")}
 	})
-	s.Post(limitsPath, sitetest.LimitsForm("{acme#}", "", "501 per hour")).Wants(t, http.StatusUnprocessableEntity,
+	s.Post(limitsPath, sitetest.LimitsForm("{acme#}", "", "501 per hour")).Wants(t,
+		http.StatusUnprocessableEntity,
 		`<dd class="wrong">`, "501", "export")
 }
 

@@ -51,7 +51,8 @@ func TestNavigation(t *testing.T) {
 func TestGroups(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Get("/groups").Wants(t, http.StatusOK, "No groups")
-	s.Post("/keys/{acme}/edit", fields("version", "{acme#}", "name", "acme", "plan", "free", "group", "Whales")).
+	s.Post("/keys/{acme}/edit", fields("version", "{acme#}", "name", "acme", "plan", "free", "group",
+		"Whales")).
 		Wants(t, http.StatusSeeOther)
 	s.Post("/groups/Whales/limits", sitetest.LimitsForm("{policy#}", "7 per hour")).
 		Wants(t, http.StatusSeeOther)

@@ -77,7 +77,8 @@ func TestPlanPreview(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.Server.SetTime(time.Now())
 	preview := func(more ...string) url.Values {
-		return sitetest.With(planOf("{policy#}", "free", "5"), append(more, "action", "preview", "reason", "")...)
+		return sitetest.With(planOf("{policy#}", "free", "5"), append(more, "action", "preview", "reason",
+			"")...)
 	}
 	plain := s.Post("/policies/plans/1/edit", preview()).Wants(t, http.StatusOK, "plan free: limits",
 		"1 change for 2 keys.")

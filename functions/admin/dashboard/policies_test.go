@@ -42,7 +42,8 @@ func TestPlans(t *testing.T) {
 		t.Fatal("an invalid plan was written")
 	}
 	s.Post(
-		"/policies/plans/new", sitetest.With(planOf("{policy#}", "pro", "5"), "degraded", "local", "share", "20"),
+		"/policies/plans/new", sitetest.With(planOf("{policy#}", "pro", "5"), "degraded", "local", "share",
+			"20"),
 	).Wants(t, http.StatusSeeOther)
 	if p, _ := s.Set().Plan("pro"); p.Number != 2 || p.Degraded != policy.Local || p.Share != 20 ||
 		!p.Limits[0].Equal(sitetest.Per(5, time.Minute)) {
@@ -60,7 +61,8 @@ func TestPlans(t *testing.T) {
 	s.Post("/policies/plans/1/delete", fields("version", "{policy#}", "reason", "x")).Wants(
 		t, http.StatusUnprocessableEntity, "keys use it (2)",
 	)
-	s.Post("/policies/plans/2/delete", fields("version", "{policy#}", "reason", "x")).Wants(t, http.StatusSeeOther)
+	s.Post("/policies/plans/2/delete", fields("version", "{policy#}", "reason", "x")).Wants(t,
+		http.StatusSeeOther)
 	s.Get("/policies/plans/2/edit").Wants(t, http.StatusNotFound)
 	s.Get("/policies/plans/99/edit").Wants(t, http.StatusNotFound)
 	s.Get("/policies/plans/x").Wants(t, http.StatusNotFound)
@@ -104,11 +106,13 @@ func TestRoutes(t *testing.T) {
 	s := sitetest.New(t).Login()
 	const path = "/policies/routes"
 	s.Get(path+"/new").Wants(t, http.StatusOK, `name="match"`)
-	s.Post(path, routeOf("{policy#}", "", "chat", "POST /chat\r\nGET /chat/{id}", "cost", "500 input, 800 output",
-		"settle", "yes", "scopes", "chat:write\r\n\r\n admin ")).Wants(t, http.StatusSeeOther)
+	s.Post(path, routeOf("{policy#}", "", "chat", "POST /chat\r\nGET /chat/{id}", "cost",
+		"500 input, 800 output", "settle", "yes", "scopes", "chat:write\r\n\r\n admin ")).Wants(
+		t, http.StatusSeeOther)
 	s.Post(path, routeOf("{policy#}", "", "dear", "/dear", "cost", "2")).Wants(t, http.StatusSeeOther)
 	for field, form := range map[string]url.Values{
-		"name": routeOf("{policy#}", "", "chat", "PUT /x"), "match": routeOf("{policy#}", "", "bad", "GET orders"),
+		"name":   routeOf("{policy#}", "", "chat", "PUT /x"),
+		"match":  routeOf("{policy#}", "", "bad", "GET orders"),
 		"cost":   routeOf("{policy#}", "", "bad", "/x", "cost", "much"),
 		"scopes": routeOf("{policy#}", "", "bad", "/x", "scopes", `a"b`),
 	} {
@@ -116,7 +120,8 @@ func TestRoutes(t *testing.T) {
 	}
 	s.Post(path, routeOf("{policy#}", "", "tie", "GET /chat/{other}", "cost", "5 input")).Wants(
 		t, http.StatusUnprocessableEntity, `id="cost-error"`, "chat")
-	s.Post(path, routeOf("{policy#}", "dear", "dear", "/dear", "cost", "11")).Wants(t, http.StatusUnprocessableEntity,
+	s.Post(path, routeOf("{policy#}", "dear", "dear", "/dear", "cost", "11")).Wants(t,
+		http.StatusUnprocessableEntity,
 		"10 per 10 seconds", "11")
 	s.Keys.Save(func(set *policy.Set) {
 		set.Limits = []limits.Limit{sitetest.Limit("7 per hour, on chat, together"),
@@ -146,7 +151,8 @@ func TestRoutes(t *testing.T) {
 	s.Get(path+"/edit?route=none").Wants(t, http.StatusNotFound)
 	s.Post(path+"/delete?route=talk", fields("version", "{policy#}", "reason", "gone")).Wants(
 		t, http.StatusUnprocessableEntity, "talk")
-	s.Post(path+"/delete?route=dear", fields("version", "{policy#}", "reason", "gone")).Wants(t, http.StatusSeeOther)
+	s.Post(path+"/delete?route=dear", fields("version", "{policy#}", "reason", "gone")).Wants(t,
+		http.StatusSeeOther)
 	if set := s.Set(); len(set.Routes) != 1 {
 		t.Errorf("got routes %+v, want one", set.Routes)
 	}

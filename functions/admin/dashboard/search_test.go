@@ -128,7 +128,8 @@ func TestFindByName(t *testing.T) {
 		t.Error("the audit lists entries although several keys have the name")
 	}
 	s.Get("/audit?subject="+secret).Wants(t, http.StatusSeeOther)
-	s.Post("/keys/{zeta}/delete", fields("version", "{zeta#}", "reason", "left us", "confirm", "zeta")).Wants(t,
+	s.Post("/keys/{zeta}/delete", fields("version", "{zeta#}", "reason", "left us", "confirm",
+		"zeta")).Wants(t,
 		http.StatusSeeOther)
 	deleted := s.Get("/audit?subject=Zeta").Wants(t, http.StatusOK, "left us", "key.create").Body
 	if strings.Contains(deleted, "<bdi>bolt</bdi>") {
@@ -209,7 +210,8 @@ func TestFirstPageOfKeyStates(t *testing.T) {
 			Limit: "10 per hour", RetryAfter: time.Hour})
 	}
 	for _, name := range []string{"customer-590", "customer-591"} {
-		s.Post("/keys/{"+name+"}/ban", fields("lasts", "1h", "version", "{"+name+"#}", "reason", "abuse")).Wants(t,
+		s.Post("/keys/{"+name+"}/ban", fields("lasts", "1h", "version", "{"+name+"#}", "reason",
+			"abuse")).Wants(t,
 			http.StatusSeeOther)
 	}
 	denied("customer-592", cause.Ban) // no longer banned

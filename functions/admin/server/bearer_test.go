@@ -67,7 +67,7 @@ func TestSettleToken(t *testing.T) {
 	})
 	secret := s.Keys.Secrets["acme"]
 	call, err := enforce.NewChecker(s.Keys.Client, sitetest.Pepper).Check(t.Context(), enforce.Call{
-		Kind: policy.APIKey, Subject: secret.ID(), Secret: secret, Route: route.Call{Path: "/chat"}}, nil)
+		Kind: policy.APIKey, Subject: secret.ID(), Secret: secret, Route: route.Call{Path: "/chat"}})
 	if err != nil {
 		t.Fatal(err)
 	}

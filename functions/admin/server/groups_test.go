@@ -26,7 +26,7 @@ func withGroup(s *sitetest.Site) {
 		secret := s.Keys.Secrets[name]
 		for range 3 {
 			call := enforce.Call{Kind: policy.APIKey, Subject: secret.ID(), Secret: secret}
-			c, err := checker.Check(s.T.Context(), call, nil)
+			c, err := checker.Check(s.T.Context(), call)
 			if s.Keys.Must(err); !c.Allowed {
 				s.T.Fatalf("got %+v, want an allowed call", c)
 			}

@@ -59,8 +59,9 @@ func (b *banner) textsOf(s registry.LogStatus, now time.Time) []string {
 			"scripts/restore -take. Edits are refused.")
 	case errors.As(s.Problem, &damaged):
 		number := strconv.FormatUint(damaged.Number, 10)
-		all = append(all, "Change "+number+" of the log is missing or damaged: bring its object back, or run "+
-			"scripts/restore -void "+number+". Edits are refused.")
+		all = append(all,
+			"Change "+number+" of the log is missing or damaged: bring its object back, or run "+
+				"scripts/restore -void "+number+". Edits are refused.")
 	case errors.As(s.Problem, &stray):
 		all = append(all, stray.Name+
 			" in the store of the log is not a change: move it away. Edits are refused.")

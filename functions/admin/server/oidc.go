@@ -72,7 +72,7 @@ func (s *server) finishProviderLogin(
 }
 
 // providerProblem returns what the user can do, and logs the cause.
-func (s *server) providerProblem(r *http.Request, err error) error {
+func (s *server) providerProblem(_ *http.Request, err error) error {
 	s.Log.Warn("login at the provider failed", "cause", err)
 	p := page.Problem{Action: templates.Choice{Text: "Back to login", Address: s.Path("/login")}}
 	var refused *oidc.RefusedError

@@ -175,7 +175,7 @@ func (s *server) health(w http.ResponseWriter, r *http.Request) error {
 	}
 	ready := make(chan error, 1)
 	go func() { ready <- s.Ready(ctx) }()
-	err := error(nil)
+	var err error
 	select {
 	case err = <-ready:
 	case <-ctx.Done():

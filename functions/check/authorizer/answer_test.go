@@ -149,7 +149,7 @@ func newTable(t *testing.T) *table {
 		set.TokenPlan, set.AddressPlan = "hourly", "hourly"
 	})
 	pepper := apikey.Pepper(strings.Repeat("pepper!!", 4))
-	return &table{fixture: f, recorder: &recorder{checker: checks{f.checker}}, identities: allSources(pepper),
+	return &table{fixture: f, recorder: &recorder{checker: f.checker}, identities: allSources(pepper),
 		pepper: pepper}
 }
 

@@ -38,13 +38,6 @@ var simple = Answers{Format: Simple, Denial: Deny}
 
 var tester = registry.Edit{By: registry.Actor{Kind: "user", Name: "tester"}}
 
-// checks is a Checker that sends no piggybacked commands.
-type checks struct{ *enforce.Checker }
-
-func (c checks) Check(ctx context.Context, call enforce.Call) (enforce.Result, error) {
-	return c.Checker.Check(ctx, call, nil)
-}
-
 func onlyKeys() *identity.Resolver {
 	r, err := identity.New(identity.Default())
 	if err != nil {
@@ -89,7 +82,7 @@ func newFixture(t *testing.T, url string) *fixture {
 }
 
 func (f *fixture) authorizer(answers Answers) *Authorizer {
-	return New(checks{f.checker}, onlyKeys(), answers, slog.New(slog.NewJSONHandler(&f.log, nil)))
+	return New(f.checker, onlyKeys(), answers, slog.New(slog.NewJSONHandler(&f.log, nil)))
 }
 
 // withKey returns events of every kind that contain the credential.

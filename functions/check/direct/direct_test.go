@@ -40,7 +40,7 @@ type asked struct {
 
 func (a *asked) Check(ctx context.Context, call enforce.Call) (enforce.Result, error) {
 	a.calls++
-	return a.Checker.Check(ctx, call, nil)
+	return a.Checker.Check(ctx, call)
 }
 
 func (a *asked) Settle(ctx context.Context, text string, actual map[string]int64) (enforce.Settlement,

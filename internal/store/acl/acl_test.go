@@ -80,7 +80,7 @@ func TestUsersCanDoTheirWork(t *testing.T) {
 	}
 	verdicts := ""
 	checked := func() enforce.Result {
-		c, err := check.Check(t.Context(), call, nil)
+		c, err := check.Check(t.Context(), call)
 		if err != nil {
 			t.Fatalf("check: %v", err)
 		}

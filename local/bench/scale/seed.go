@@ -164,7 +164,7 @@ func (s *seed) takeCalls(ctx context.Context) error {
 	checker := enforce.NewChecker(s.Client, apikey.Pepper(bench.Pepper))
 	return bench.Concurrently(workers, bench.Times(3*s.actives()), func(_, i int) error {
 		n := s.active(i % s.actives())
-		_, err := checker.Check(ctx, s.calls[n], nil)
+		_, err := checker.Check(ctx, s.calls[n])
 		return err
 	})
 }

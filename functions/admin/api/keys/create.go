@@ -123,8 +123,8 @@ func (ops operations) registerImport(group rest.Group) {
 	rest.Register(group, rest.Operation{
 		Pattern: "POST /import", ID: "import-keys", Role: auth.Editor, MaxBody: maxImportBody,
 		Summary: "Create up to 100 keys",
-		Details: "All keys are created in one change. A key with a value is created once, even if it is sent " +
-			"twice.",
+		Details: "All keys are created in one change. A key with a value is created once, even if it is " +
+			"sent twice.",
 	}, ops.importKeys)
 }
 

@@ -95,7 +95,8 @@ func (s *Store) use(ctx context.Context, t Token) error {
 		return nil
 	}
 	minute := strconv.FormatInt(t.Used.Unix(), 10)
-	err := s.client.Do(ctx, s.client.B().Hset().Key(usedKey).FieldValue().FieldValue(t.ID, minute).Build()).Error()
+	err := s.client.Do(ctx, s.client.B().Hset().Key(usedKey).FieldValue().FieldValue(t.ID,
+		minute).Build()).Error()
 	if err != nil {
 		return fmt.Errorf("note use of token: %w", err)
 	}

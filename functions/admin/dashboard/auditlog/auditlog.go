@@ -121,7 +121,8 @@ func (d *Pages) Rows(r *http.Request, entries []changes.Entry) []templates.Entry
 		text, subject := sentence(e)
 		lead, tail, named := strings.Cut(text, "%")
 		row := templates.Entry{
-			Number: page.Number(int64(e.Number)), At: page.Instant(e.Time), By: page.Clip(e.By.Name, page.MaxName),
+			Number: page.Number(int64(e.Number)), At: page.Instant(e.Time), By: page.Clip(e.By.Name,
+				page.MaxName),
 			Lead: lead, Tail: tail, Reason: page.Clip(e.Reason, 300), Changes: e.Changes,
 		}
 		if named {
@@ -188,7 +189,8 @@ func (d *Pages) exportAudit(w http.ResponseWriter, r *http.Request) error {
 	if !ok || f.problem != "" || app.LooksLikeSecret(f.typed) {
 		return page.Problem{Status: http.StatusBadRequest}
 	}
-	t := page.NewTable("number", "id", "time", "kind", "by", "action", "items", "records", "names", "changes", "reason")
+	t := page.NewTable("number", "id", "time", "kind", "by", "action", "items", "records", "names",
+		"changes", "reason")
 	f.Count = page.CSVRows
 	next := ""
 	for {
@@ -227,7 +229,8 @@ func entryCells(e changes.Entry) []string {
 	}
 	return []string{
 		strconv.FormatUint(e.Number, 10), e.ID, page.Stamp(e.Time), e.By.Kind, e.By.Name, e.Action,
-		strconv.Itoa(e.Items), strings.Join(records, " "), jsonList(names), strings.Join(changed, "; "), e.Reason,
+		strconv.Itoa(e.Items), strings.Join(records, " "), jsonList(names), strings.Join(changed, "; "),
+		e.Reason,
 	}
 }
 

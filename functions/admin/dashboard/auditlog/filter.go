@@ -62,7 +62,8 @@ func readFilter(r *http.Request) (filter, bool) {
 			f.problem = "From must be before To."
 		}
 	}
-	return f, err == nil && utf8.RuneCountInString(f.typed) <= maxSubject && len(f.Action) <= 40 && len(f.By) <= 400
+	return f, err == nil && utf8.RuneCountInString(f.typed) <= maxSubject && len(f.Action) <= 40 &&
+		len(f.By) <= 400
 }
 
 // spans are the named ranges.

@@ -61,7 +61,8 @@ func (d *Pages) renderUndo(w http.ResponseWriter, r *http.Request, status int, e
 	for i, c := range e.Changes {
 		back[i] = templates.Change{What: c.What, Of: c.Of, Before: c.After, After: c.Before}
 	}
-	lead := "Takes back this change of " + page.Instant(e.Time).Text + " with a new one. What was changed since " +
+	lead := "Takes back this change of " + page.Instant(e.Time).Text +
+		" with a new one. What was changed since " +
 		"stays, and what was revoked stays revoked."
 	if _, more := subjectsOf(e.AuditEntry); e.Items > len(e.Changes) && e.Items > 1 {
 		lead += " The first of " + page.Number(int64(len(e.Subjects))+more) + " records are shown."

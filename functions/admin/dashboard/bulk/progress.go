@@ -40,10 +40,10 @@ type progress struct {
 // unchanged is a key that could not be changed.
 type unchanged struct{ ID, Name, Why string }
 
-func (p progress) processed() int64 { return p.Done + p.Skipped + p.Failed }
+func (p *progress) processed() int64 { return p.Done + p.Skipped + p.Failed }
 
 // result says what the change did, such as "48 changed, 2 unchanged".
-func (p progress) result() string {
+func (p *progress) result() string {
 	return page.Number(p.Done) + " changed, " + page.Number(p.Skipped) + " unchanged"
 }
 
