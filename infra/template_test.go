@@ -62,6 +62,7 @@ var everything = map[string]string{
 	"jwtPlanClaim":         "plan",
 	"trustedProxies":       "cloudfront",
 	"jwtPlanMap":           `{"gold":"pro"}`,
+	"jwtRequiredClaims":    `{"token_use":"access"}`,
 	"oidcRoleClaim":        "cognito:groups",
 	"oidcScopes":           "openid,profile",
 	"storeTimeout":         "200ms",

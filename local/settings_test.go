@@ -82,8 +82,8 @@ func TestCheckSettings(t *testing.T) {
 		"HTTP_API_RESPONSE": "iam", "HTTP_API_DENY": "context", "USAGE_IDENTIFIER": "true",
 		"FOREIGN_KEYS": "true", "DIRECT_CALLS": "on", "KEY_HEADERS": "x-api-key,apikey",
 		"JWT_COOKIE": "session", "JWT_COOKIE_ORIGINS": "https://app.example.com",
-		"JWT_CONTEXT_CLAIMS": "client_id",
-		"SETTLE_WITHIN":      "1s", "DENY_CACHE": "0s", "CALLER_CACHE": "0s",
+		"JWT_CONTEXT_CLAIMS": "client_id", "JWT_REQUIRED_CLAIMS": `{"client_id": "app"}`,
+		"SETTLE_WITHIN": "1s", "DENY_CACHE": "0s", "CALLER_CACHE": "0s",
 		"STAGE": "blue", "LOG_LEVEL": "error",
 	}
 	checkDocumented(t, "check", env, "VALKEY_URL", "KEY_PEPPER", "VALKEY_TIMEOUT", "VALKEY_CONNECT_TIMEOUT",
@@ -102,6 +102,10 @@ func TestCheckSettings(t *testing.T) {
 	wantEffect(t, "JWT_IDENTITY_CLAIM", f.context(t, expired, "keyId"),
 		apikey.NewKey(apikey.Pepper(checkPepper)).Token(canaryIssuer, "app"))
 	wantEffect(t, "JWT_PLAN_CLAIM and JWT_PLAN_MAP", f.context(t, expired, "plan"), "five")
+	another := tokenKey.Sign(map[string]any{"iss": canaryIssuer, "aud": "orders", "client_id": "else",
+		"exp": time.Now().Add(time.Minute).Unix()})
+	wantEffect(t, "JWT_REQUIRED_CLAIMS", f.verdict(t, canaryEvent("authorization", "Bearer "+another,
+		canaryAddress)), "function error errorString: Unauthorized")
 	wantEffect(t, "JWT_CONTEXT_CLAIMS", f.context(t, expired, "claim_client_id"), "app")
 	cookie := strings.Replace(canaryEvent("cookie", "session="+signedToken(time.Minute), canaryAddress),
 		`"cookie"`, `"origin":"https://app.example.com","cookie"`, 1)

@@ -187,6 +187,8 @@ func TestErrorsNameTheFlag(t *testing.T) {
 		"issuers without audience": {map[string]string{"identity": "jwt",
 			"jwtIssuers": `[{"issuer":"b","jwksUrl":"https://b.example"}]`},
 			[]string{"-c jwtIssuers: audience of issuer 1 has 0 audiences"}},
+		"required claims": {tokens("jwtRequiredClaims", "token_use=access"),
+			[]string{"-c jwtRequiredClaims has 16 bytes"}},
 		"plans of groups": {tokens("jwtPlanMap", "gold=pro"), []string{"-c jwtPlanMap has 8 bytes"}},
 		"keys by http": {tokens("jwtJwksUrl", "http://127.0.0.1/keys"),
 			[]string{"-c jwtJwksUrl=http://127.0.0.1/keys: must be an https URL"}},

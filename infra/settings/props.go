@@ -166,6 +166,8 @@ type JWT struct {
 	PlanClaim     string `flag:"jwtPlanClaim" env:"JWT_PLAN_CLAIM"`
 	// PlanMap has the plans of the groups that PlanClaim lists, as a JSON object.
 	PlanMap string `flag:"jwtPlanMap" env:"JWT_PLAN_MAP"`
+	// RequiredClaims are claims that must have the given texts, as a JSON object.
+	RequiredClaims string `flag:"jwtRequiredClaims" env:"JWT_REQUIRED_CLAIMS"`
 	// ContextClaims are claims that backends get.
 	ContextClaims []string `flag:"jwtContextClaims" env:"JWT_CONTEXT_CLAIMS"`
 	// Cookie is the name of a cookie with a token, which counts for pages of CookieOrigins.

@@ -25,6 +25,7 @@ var CheckVariables = []string{
 	"JWT_LEEWAY",
 	"JWT_PLAN_CLAIM",
 	"JWT_PLAN_MAP",
+	"JWT_REQUIRED_CLAIMS",
 	"KEY_HEADERS",
 	"KEY_PEPPER",
 	"LOG_LEVEL",

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -106,13 +107,14 @@ func TestRoutes(t *testing.T) {
 	const path = "/policies/routes"
 	s.Get(path+"/new").Wants(t, http.StatusOK, `name="match"`)
 	s.Post(path, routeOf("{policy#}", "", "chat", "POST /chat\r\nGET /chat/{id}", "cost",
-		"500 input, 800 output",
-		"settle", "yes")).Wants(t, http.StatusSeeOther)
+		"500 input, 800 output", "settle", "yes", "scopes", "chat:write\r\n\r\n admin ")).Wants(
+		t, http.StatusSeeOther)
 	s.Post(path, routeOf("{policy#}", "", "dear", "/dear", "cost", "2")).Wants(t, http.StatusSeeOther)
 	for field, form := range map[string]url.Values{
-		"name": routeOf("{policy#}", "", "chat", "PUT /x"), "match": routeOf("{policy#}", "", "bad",
-			"GET orders"),
-		"cost": routeOf("{policy#}", "", "bad", "/x", "cost", "much"),
+		"name":   routeOf("{policy#}", "", "chat", "PUT /x"),
+		"match":  routeOf("{policy#}", "", "bad", "GET orders"),
+		"cost":   routeOf("{policy#}", "", "bad", "/x", "cost", "much"),
+		"scopes": routeOf("{policy#}", "", "bad", "/x", "scopes", `a"b`),
 	} {
 		s.Post(path, form).Wants(t, http.StatusUnprocessableEntity, `id="`+field+`-error"`)
 	}
@@ -129,15 +131,22 @@ func TestRoutes(t *testing.T) {
 		"7 per hour, on chat, together")
 	form := sitetest.FormIn(s.Get(path+"/edit?route=chat").Wants(t, http.StatusOK,
 		`name="settle" value="yes" checked`).Body)
-	if form.Get("match") != "POST /chat\nGET /chat/{id}" || form.Get("cost") != "500 input, 800 output" {
+	if form.Get("match") != "POST /chat\nGET /chat/{id}" || form.Get("cost") != "500 input, 800 output" ||
+		form.Get("scopes") != "chat:write\nadmin" {
 		t.Errorf("the form has %v, want what was saved", form)
 	}
 	s.Post(path, sitetest.With(form, "name", "talk", "reason", "x", "action", "save")).Wants(
 		t, http.StatusSeeOther)
 	set := s.Set()
 	talk, _ := set.Route("talk")
-	if talk.ID != "chat" || set.Limits[0].On != "talk" || set.Limits[1].Except[0] != "talk" {
+	if talk.ID != "chat" || !slices.Equal(talk.Scopes, []string{"chat:write", "admin"}) ||
+		set.Limits[0].On != "talk" || set.Limits[1].Except[0] != "talk" {
 		t.Errorf("after a new name: route %+v, limits %v", talk, set.Limits)
+	}
+	s.Post(path, sitetest.With(form, "route", "talk", "name", "talk", "version", "{policy#}", "scopes", "",
+		"reason", "x", "action", "save")).Wants(t, http.StatusSeeOther)
+	if talk, _ := s.Set().Route("talk"); len(talk.Scopes) != 0 {
+		t.Errorf("got scopes %q of an empty field, want none", talk.Scopes)
 	}
 	s.Get(path+"/edit?route=none").Wants(t, http.StatusNotFound)
 	s.Post(path+"/delete?route=talk", fields("version", "{policy#}", "reason", "gone")).Wants(

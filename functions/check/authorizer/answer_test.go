@@ -400,6 +400,29 @@ func TestTokenWithoutKeysOrPolicy(t *testing.T) {
 	}
 }
 
+// A token that is refused since it names no plan says why its claim names none.
+func TestRefusalSaysWhyNoPlan(t *testing.T) {
+	f := newFixture(t, valkeytest.Start(t))
+	identities := must(identity.New(identity.Config{
+		Sources: []identity.Kind{identity.JWT}, Pepper: apikey.Pepper(strings.Repeat("pepper!!", 4)),
+		JWT: jwt.Config{Issuers: []jwt.Issuer{{Name: issuer, Audiences: []string{audience},
+			Keys: must(jwt.ParseKeys([]byte(signingKey.Set()))), PlanClaim: "tier"}}},
+	}))
+	a := New(f.checker, identities, simple, slog.New(slog.DiscardHandler))
+	var reasons []string
+	a.Refused = func(_ context.Context, r Refused) { reasons = append(reasons, r.Refusal.Reason) }
+	for range 2 { // the second call finds the caller in memory
+		event := restEvent(map[string][]string{"Authorization": {token(signingKey, "ada", time.Hour)}})
+		if _, err := invoke(t, a, event); !errors.Is(err, ErrUnauthorized) {
+			t.Errorf("got %v, want ErrUnauthorized", err)
+		}
+	}
+	want := enforce.NoPlan + `: claim "tier" is missing`
+	if diff := cmp.Diff([]string{want, want}, reasons); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // unusableSet is a Checker without a usable policy set.
 type unusableSet struct{}
 
