@@ -75,7 +75,7 @@ func (s *Stack) publishByAlarms(topic awssns.Topic) awsiam.PolicyStatement {
 // listAlarms returns the alarms for the props.
 func (s *Stack) listAlarms() []alarm {
 	return slices.Concat(s.checkAlarms(), s.metricsAlarms(), s.adminAlarms(), s.cacheAlarms(),
-		s.journalAlarms(), s.forwardAlarms())
+		s.forwardAlarms())
 }
 
 // newAlarms creates the alarms. Each notifies the topic when it fires and when it ends.
@@ -164,8 +164,10 @@ func (s *Stack) adminAlarms() []alarm {
 	log := "read the log group " + *s.logGroupName("admin")
 	return []alarm{
 		{
-			"AdminErrors", "The admin function fails. Checks are not affected.",
-			log + "; after a deployment, roll back.",
+			"AdminErrors", "The admin function fails, or Valkey does not take the log of changes. Checks go on " +
+				"with what they have.",
+			"open the dashboard: every page says what is wrong with the log. " + log + "; after a deployment, " +
+				"roll back.",
 			ofFunction(s.admin, "Errors", "Sum"), 0, 1,
 		},
 		{

@@ -119,7 +119,7 @@ func (c *change) compareNames(before, after template, types map[string]typeOfRes
 
 // onNodes has what cannot change of the flags in everything.
 var onNodes = map[string]string{"stage": "prod", "store": "nodes", "zones": everything["zones"],
-	"replicas": everything["replicas"], "journal": "true", "valkeyVersion": everything["valkeyVersion"]}
+	"replicas": everything["replicas"], "valkeyVersion": everything["valkeyVersion"]}
 
 // serverless has everything but what is for nodes.
 func serverless() map[string]string {
@@ -141,7 +141,7 @@ func TestFlagsCanChange(t *testing.T) {
 		"on nodes":   {before: once(onNodes), after: prod},
 		"serverless": {before: minimal, after: once(serverless())},
 		"dev": {before: dev, after: once(map[string]string{"keep": "true", "example": "false",
-			"journal": "true", "crossings": "sns", "natGateways": "2", "adminUser": "none",
+			"crossings": "sns", "natGateways": "2", "adminUser": "none",
 			"adminUsersSecretName": "a"})},
 		"version": {before: once(with(onNodes, "valkeyVersion=8.1")), after: once(onNodes),
 			replaced: []string{"AWS::ElastiCache::ParameterGroup"}},
@@ -163,7 +163,7 @@ func TestFlagsCanChange(t *testing.T) {
 // Every flag that settings fixes moves or replaces the cache, or is one whose harm no
 // template shows: another store is another resource, which is empty.
 func TestFixedFlagsCannotChange(t *testing.T) {
-	fixed := []string{"journal", "store", "valkeyVersion"}
+	fixed := []string{"store", "valkeyVersion"}
 	nodes := once(onNodes)
 	for flag, c := range map[string]struct {
 		before func() (template, error)

@@ -36,15 +36,15 @@ func TestSynthesisRefusesFlags(t *testing.T) {
 func TestStageFile(t *testing.T) {
 	folder := t.TempDir()
 	file := settings.StageFile{}
-	if err := file.Set("prod", map[string]string{"journal": "true"}); err != nil {
+	if err := file.Set("prod", map[string]string{"changesLockDays": "30"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := file.Write(folder, "prod"); err != nil {
 		t.Fatal(err)
 	}
 	p, err := stageProps(folder, map[string]string{"stage": "prod", "nag": "true"})
-	if err != nil || !p.Journal.Enabled || !p.Nag || p.Stage != "prod" {
-		t.Errorf("got %+v, %v, want prod with journal and nag", p.Journal, err)
+	if err != nil || p.ChangesLockDays != 30 || !p.Nag || p.Stage != "prod" {
+		t.Errorf("got %+v, %v, want prod with a lock and nag", p.ChangesLockDays, err)
 	}
 	if p, err = stageProps(folder, map[string]string{"logLevel": "warn"}); err != nil || p.Stage != "dev" ||
 		p.LogLevel != "warn" {

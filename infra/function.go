@@ -190,7 +190,7 @@ func (s *Stack) newAdmin() *function {
 		"ADMIN_URL":          strings.TrimSuffix(s.panel.url, "/"),
 		"ADMIN_USERS":        secretNamed(login.Users),
 		"OIDC_CLIENT_SECRET": secretNamed(login.OIDC.ClientSecret),
-		"JOURNAL":            s.journal.address(),
+		"CHANGES_LOG":        s.changes.address(),
 	})
 	if s.secrets.password != nil {
 		environment["ADMIN_USER"], environment["ADMIN_PASSWORD"] = login.User, reference(s.secrets.password)

@@ -78,11 +78,11 @@ func (t template) rightsOf(role string) []properties {
 const sourceFunction = "lambda:SourceFunctionArn"
 
 // The policies allow every call that the functions' code makes, and the bucket's own and
-// the endpoint's policies do not deny the journal's. Calls that the code must not make are
+// the endpoint's policies do not deny the log's. Calls that the code must not make are
 // denied.
 func TestCallsAreAllowed(t *testing.T) {
 	made := of(t, prod)
-	journal := "${" + made.only(t, "AWS::S3::Bucket", "Journal").id + ".Arn}"
+	log := "${" + made.only(t, "AWS::S3::Bucket", "Changes").id + ".Arn}"
 	key := made.key(t)
 	cache := "arn:${AWS::Partition}:elasticache:${AWS::Region}:${AWS::AccountId}:"
 	secure := map[string]string{"aws:SecureTransport": "true"}
@@ -107,17 +107,17 @@ func TestCallsAreAllowed(t *testing.T) {
 		{request{"Check", "elasticache:Connect", cache + "user:tidegate-prod-check", nil}, true},
 		{request{"Check", "elasticache:Connect", cache + "user:tidegate-prod-admin", nil}, false},
 		{request{"Admin", "elasticache:Connect", cache + "user:tidegate-prod-admin", nil}, true},
-		{request{"Admin", "s3:PutObject", journal + "/entry/7/1", create}, true},
-		{request{"Admin", "s3:PutObject", journal + "/entry/7/1", secure}, false},
-		{request{"Admin", "s3:PutObject", journal + "/checkpoint/7", secure}, true},
-		{request{"Admin", "s3:PutObject", journal + "/checkpoint/7",
+		{request{"Admin", "s3:PutObject", log + "/changes/000000007/001", create}, true},
+		{request{"Admin", "s3:PutObject", log + "/changes/000000007/001", secure}, false},
+		{request{"Admin", "s3:PutObject", log + "/state/07", secure}, true},
+		{request{"Admin", "s3:PutObject", log + "/state/07",
 			map[string]string{"aws:SecureTransport": "false"}}, false},
-		{request{"Admin", "s3:GetObject", journal + "/entry/7/1", secure}, true},
-		{request{"Admin", "s3:ListBucket", journal, secure}, true},
-		{request{"Admin", "s3:DeleteObject", journal + "/entry/7/1", secure}, false},
+		{request{"Admin", "s3:GetObject", log + "/changes/000000007/001", secure}, true},
+		{request{"Admin", "s3:ListBucket", log, secure}, true},
+		{request{"Admin", "s3:DeleteObject", log + "/changes/000000007/001", secure}, false},
 		{request{"Admin", "kms:GenerateDataKey", key, nil}, true},
 		{request{"Admin", "kms:Decrypt", key, nil}, true},
-		{request{"Check", "s3:GetObject", journal + "/entry/7/1", secure}, false},
+		{request{"Check", "s3:GetObject", log + "/changes/000000007/001", secure}, false},
 		{request{"Admin", "ec2:CreateNetworkInterface", "*", nil}, true},
 		{request{"Admin", "ec2:CreateNetworkInterface", "*", code}, false},
 		{request{"Forward", "events:PutEvents",

@@ -22,7 +22,7 @@ type Stack struct {
 	key     awskms.Key
 	network *network
 	store   *store
-	journal *journal // nil for none
+	changes *changesLog
 	forward *forward // nil for none
 	secrets *secrets
 	check   *function
@@ -45,15 +45,12 @@ func NewStack(scope constructs.Construct, props settings.Props, code codeOf) *St
 	s.network = s.newNetwork()
 	s.secrets = s.newSecrets()
 	s.store = s.newStore()
-	if props.Journal.Enabled {
-		s.journal = s.newJournal()
-	}
+	s.changes = s.newChangesLog()
 	s.check = s.newCheck()
 	s.panel = s.newDashboardAPI()
 	s.admin = s.newAdmin()
-	if s.journal != nil {
-		s.journal.grantAccess(s)
-	}
+	s.changes.grantAccess(s)
+	s.scheduleMinute()
 	if props.Crossings != "" {
 		s.forward = s.newForward()
 	}
@@ -100,9 +97,7 @@ func (s *Stack) newOutputs() {
 	s.output("CheckFunctionArn", *s.check.FunctionArn(),
 		"The authorizer's function, for APIs of other stacks and accounts")
 	s.output("CacheHost", *s.store.host, "The cache; only the functions reach it")
-	if s.journal != nil {
-		s.output("JournalAddress", s.journal.address(), "The journal of every change")
-	}
+	s.output("ChangesLog", s.changes.address(), "The log of changes, which has all keys and policies")
 	if s.forward != nil && s.forward.topic != nil {
 		s.output("CrossingsTopicArn", *s.forward.topic.TopicArn(), "Crossed limits are published here")
 	}

@@ -16,8 +16,9 @@ import (
 
 	"tidegate/functions/admin/auth/token"
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
+	"tidegate/internal/registry"
 	"tidegate/internal/testing/built"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
@@ -30,6 +31,7 @@ type adminFunction struct {
 	function *lambda.Function
 	url      string
 	client   valkey.Client
+	data     string // folder of the log of changes
 	log      *waiting.Buffer
 }
 
@@ -45,7 +47,7 @@ func buildAdmin(t *testing.T) string {
 }
 
 // startAdmin starts the function with further variables, and without those that are
-// empty. Without VALKEY_URL it has a server of its own.
+// empty. Without VALKEY_URL it has a server of its own, and without CHANGES_LOG a log.
 func startAdmin(t *testing.T, binary string, variables map[string]string) adminFunction {
 	t.Helper()
 	env := map[string]string{"KEY_PEPPER": checkPepper, "ADMIN_USER": "ada", "ADMIN_PASSWORD": firstPassword}
@@ -53,8 +55,12 @@ func startAdmin(t *testing.T, binary string, variables map[string]string) adminF
 	if env["VALKEY_URL"] == "" {
 		env["VALKEY_URL"] = valkeytest.Start(t)
 	}
+	if env["CHANGES_LOG"] == "" {
+		env["CHANGES_LOG"] = t.TempDir()
+	}
 	maps.DeleteFunc(env, func(_, value string) bool { return value == "" })
-	a := adminFunction{client: storetest.Connect(t, env["VALKEY_URL"]), log: &waiting.Buffer{}}
+	a := adminFunction{client: storetest.Connect(t, env["VALKEY_URL"]), data: env["CHANGES_LOG"],
+		log: &waiting.Buffer{}}
 	var err error
 	a.function, err = lambda.Start(lambda.Config{Name: "admin", Binary: binary, Env: env, Warm: 1,
 		Timeout: 30 * time.Second, Log: a.log})
@@ -120,12 +126,18 @@ func cookieOf(r reply) string {
 	return strings.Join(all, "; ")
 }
 
+// registry returns a registry on the function's log.
+func (a adminFunction) registry(t *testing.T) *registry.Store {
+	t.Helper()
+	return registrytest.Open(t, a.client, a.data, apikey.Pepper(checkPepper))
+}
+
 // machineToken returns a machine token of a scope, made with the operator's own pepper.
 func (a adminFunction) machineToken(t *testing.T, scope token.Scope) string {
 	t.Helper()
-	_, secret, err := token.NewStore(a.client, apikey.Pepper(checkPepper)).Create(t.Context(), token.New{
-		Name: "a test", Scope: scope, Expires: time.Now().Add(time.Hour),
-		By: audit.Actor{Kind: "user", Name: "tester"},
+	tokens := token.NewStore(a.registry(t), a.client, apikey.Pepper(checkPepper))
+	_, secret, err := tokens.Create(t.Context(), token.New{
+		Name: "a test", Scope: scope, Expires: time.Now().Add(time.Hour), By: byTest.By,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,8 @@ import (
 func TestArm64(t *testing.T) {
 	tier.Two(t, "compiles the functions for arm64")
 	functions := arm64Functions(t)
-	p, c, statuses, last := twelveCalls(t, []string{"-bin", functions, "-valkey", valkeytest.Start(t)})
+	p, c, statuses, last := twelveCalls(t, []string{"-bin", functions, "-valkey", valkeytest.Start(t),
+		"-data", t.TempDir()})
 	if want := slices.Concat(slices.Repeat([]int{200}, 10), []int{429, 429}); !slices.Equal(statuses, want) {
 		t.Fatalf("statuses %v, want %v", statuses, want)
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/valkey-io/valkey-go"
+
 	"tidegate/internal/apikey"
 	"tidegate/internal/testing/leaks"
 	"tidegate/internal/testing/oidctest"
@@ -140,7 +142,7 @@ func (c *canaries) addKeys(t *testing.T, f *checkFunction) {
 	t.Helper()
 	_, good := f.newKey(t)
 	k, revoked := f.newKey(t)
-	if _, err := registrytest.Revoke(t.Context(), f.store, k.ID, k.Version, byTest); err != nil {
+	if _, err := registrytest.Revoke(t.Context(), f.store, k.ID, byTest); err != nil {
 		t.Fatal(err)
 	}
 	unknown, err := apikey.Generate("test")
@@ -170,7 +172,7 @@ func (f *checkFunction) invokeAll(t *testing.T, events []string) (answers string
 	return answers, allowed
 }
 
-// dump returns all names in Valkey, and the values of strings.
+// dump returns all names in Valkey, and the values of strings, hashes and sorted sets.
 func (f *checkFunction) dump(t *testing.T) string {
 	t.Helper()
 	names, err := f.client.Do(t.Context(), f.client.B().Keys().Pattern("*").Build()).AsStrSlice()
@@ -180,9 +182,16 @@ func (f *checkFunction) dump(t *testing.T) string {
 	var all strings.Builder
 	for _, name := range names {
 		all.WriteString(name + "\n")
-		dump, err := f.client.Do(t.Context(), f.client.B().Get().Key(name).Build()).ToString()
-		if err == nil {
-			all.WriteString(dump + "\n")
+		for _, read := range []valkey.Completed{f.client.B().Get().Key(name).Build(),
+			f.client.B().Hvals().Key(name).Build(),
+			f.client.B().Zrange().Key(name).Min("0").Max("-1").Build()} {
+			reply := f.client.Do(t.Context(), read) // an error if the type is another
+			values, err := reply.AsStrSlice()
+			if value, bad := reply.ToString(); bad == nil {
+				all.WriteString(value + "\n")
+			} else if err == nil {
+				all.WriteString(strings.Join(values, "\n") + "\n")
+			}
 		}
 	}
 	return all.String()

@@ -12,7 +12,6 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/testing/registrytest"
@@ -24,12 +23,13 @@ import (
 
 const checkPepper = "a pepper that only these tests use"
 
-var byTest = registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}}
+var byTest = registrytest.Edit
 
 // checkFunction is the built check function with its store.
 type checkFunction struct {
 	*lambda.Function
 	store  *registry.Store
+	data   string // folder of the log of changes
 	client valkey.Client
 	log    waiting.Buffer
 }
@@ -38,14 +38,14 @@ type checkFunction struct {
 // two calls an hour.
 func startCheck(t *testing.T, url string, more map[string]string) *checkFunction {
 	t.Helper()
-	return startCheckFrom(t, filepath.Join(bin(t), "check", "bootstrap"), url, more)
+	return startCheckFrom(t, filepath.Join(bin(t), "check", "bootstrap"), url, t.TempDir(), more)
 }
 
-// startCheckFrom is startCheck with another build.
-func startCheckFrom(t *testing.T, binary, url string, more map[string]string) *checkFunction {
+// startCheckFrom is startCheck with another build, and the folder of the log.
+func startCheckFrom(t *testing.T, binary, url, data string, more map[string]string) *checkFunction {
 	t.Helper()
-	f := &checkFunction{client: storetest.Connect(t, url)}
-	f.store = registry.NewStore(f.client, apikey.Pepper(checkPepper))
+	f := &checkFunction{client: storetest.Connect(t, url), data: data}
+	f.store = registrytest.Open(t, f.client, data, apikey.Pepper(checkPepper))
 	f.savePlan(t)
 	env := map[string]string{"VALKEY_URL": url, "KEY_PEPPER": checkPepper, "VALKEY_TIMEOUT": "5s",
 		"LOG_LEVEL": "debug"}
@@ -75,7 +75,7 @@ func (f *checkFunction) savePlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if set.Version > 0 {
+	if len(set.Plans) > 0 {
 		return
 	}
 	set.Plans = []policy.Plan{{Name: "two", Limits: registrytest.Limits("2 per hour")}}

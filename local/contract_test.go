@@ -108,7 +108,7 @@ func twelveCallsTo(t *testing.T, api string, flags []string) (p *program, c call
 // for Retry-After is enough.
 func TestTwelveCalls(t *testing.T) {
 	for name, flags := range map[string][]string{"embedded": nil,
-		"valkey": {"-valkey", valkeytest.Start(t)}} {
+		"valkey": {"-valkey", valkeytest.Start(t), "-data", t.TempDir()}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, c, statuses, last := twelveCalls(t, flags)
@@ -171,7 +171,7 @@ func TestAllowedCallCarriesTheDecision(t *testing.T) {
 		t.Fatalf("%v in %s", err, a.body)
 	}
 	if got := echo.Authorizer; got["plan"] != "pro" || got["remaining"] == "" ||
-		got["keyId"] != got["principalId"] || got["policyVersion"] != "1" {
+		got["keyId"] != got["principalId"] || got["policyVersion"] != "2" {
 		t.Errorf("authorizer context %v", got)
 	}
 	if want := `"100 per 10 seconds";r=99;t=10, "1,000 per 10 minutes";r=999;t=600`; a.header.Get(

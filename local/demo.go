@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"tidegate/internal/audit"
 	"tidegate/internal/cluster"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
@@ -33,7 +32,7 @@ var plans = []policy.Plan{
 }
 
 // demoEdit is the author of this program's changes in the audit.
-var demoEdit = registry.Edit{By: audit.Actor{Kind: "system", Name: "local"}, Reason: "demo"}
+var demoEdit = registry.Edit{By: registry.Actor{Kind: "system", Name: "local"}, Reason: "demo"}
 
 func describe(p policy.Plan) string {
 	var words []string
@@ -80,7 +79,7 @@ func savePlans(ctx context.Context, keys *registry.Store) (*policy.Set, error) {
 		}
 	}
 	if len(set.Plans) == known {
-		return set, keys.Sync(ctx)
+		return set, nil
 	}
 	return keys.SaveSet(ctx, *set, demoEdit)
 }
@@ -158,11 +157,15 @@ func userOf(rawURL string) (cluster.User, error) {
 // seedComposition creates the demo keys and stores their secrets in a file, since Valkey
 // has only hashes.
 func seedComposition(ctx context.Context, path string, env map[string]string) error {
-	r := &registrar{url: env["VALKEY_URL"], pepper: env["KEY_PEPPER"], close: func() {}}
+	r := &registrar{url: env["VALKEY_URL"], pepper: env["KEY_PEPPER"], changes: env["CHANGES_LOG"],
+		close: func() {}}
+	defer func() { r.close() }()
 	if err := r.connect(ctx); err != nil {
 		return err
 	}
-	defer r.close()
+	if err := r.catchUp(ctx); err != nil {
+		return err
+	}
 	keys, err := seed(ctx, r.keys)
 	if err != nil {
 		return err

@@ -17,7 +17,6 @@ import (
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
-	"tidegate/internal/registry"
 	"tidegate/internal/route"
 	"tidegate/internal/testing/browsertest"
 	"tidegate/internal/testing/registrytest"
@@ -94,15 +93,11 @@ func startDocumented(t *testing.T) (adminFunction, *shell) {
 	t.Helper()
 	needCurl(t)
 	a := startAdmin(t, buildAdmin(t), nil)
-	keys := registry.NewStore(a.client, apikey.Pepper(checkPepper))
-	_, err := keys.SaveSet(t.Context(), policy.Set{
+	registrytest.Put(t, a.registry(t), byTest, policy.Set{
 		Plans: []policy.Plan{{Name: "free", Limits: registrytest.Limits("1,000 per hour")}},
 		Routes: []limits.Route{{Name: "chat", Match: []route.Pattern{{Path: "/chat"}}, Settle: true,
 			Cost: limits.Costs{Units: map[string]int64{limits.Cost: 20}}}},
-	}, byTest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	})
 	return a, &shell{dir: t.TempDir(), replace: map[string]string{
 		"http://127.0.0.1:8082": a.url, "tga_…": strings.TrimPrefix(a.token(t), "Bearer "),
 	}}
@@ -126,11 +121,15 @@ func TestCommandsOfTheAPIPage(t *testing.T) {
 			t.Fatalf("%s: %s %s", command, status, body)
 		}
 		var created struct {
-			Key    struct{ ID string }
+			Key struct {
+				ID      string
+				Version int64
+			}
 			Secret string
 		}
 		if json.Unmarshal([]byte(body), &created) == nil && created.Key.ID != "" {
 			s.replace["8rF5qOfQUetu"], secret = created.Key.ID, created.Secret
+			s.replace["VERSION=7"] = fmt.Sprintf("VERSION=%d", created.Key.Version)
 		}
 	}
 	if s.replace["8rF5qOfQUetu"] == "" || !settled {
@@ -147,7 +146,7 @@ func (a adminFunction) chat(t *testing.T, key string) string {
 	}
 	result, err := enforce.NewChecker(a.client, apikey.Pepper(checkPepper)).Check(t.Context(), enforce.Call{
 		Kind: policy.APIKey, Subject: secret.ID(), Secret: secret,
-		Route: route.Call{Method: http.MethodPost, Path: "/chat"}}, nil)
+		Route: route.Call{Method: http.MethodPost, Path: "/chat"}})
 	if err != nil || result.Settlement == "" {
 		t.Fatalf("got %+v, %v, want a call to settle", result, err)
 	}
@@ -191,7 +190,7 @@ func TestCommandsOfThePoliciesPage(t *testing.T) {
 	want(load, "200", `"applied":true`)
 	edit("2,000 per hour", "3,000 per hour")
 	want(load, "412", "") // the file has the earlier version
-	edit("version: 1", "# no version")
+	edit("version: 2", "# no version")
 	want(load, "428", "If-Match")
 	want(dryRun, "200", "2,000 per hour → 3,000 per hour")
 	overwrite := strings.Replace(load, "-T ", "-H 'If-Match: *' -T ", 1)

@@ -44,7 +44,7 @@ type invokers struct{ check, admin, backend, httpBackend gateway.Invoker }
 // ownVariables are the variables that this program or its flags set.
 var ownVariables = []string{
 	"VALKEY_URL", "KEY_PEPPER", "HTTP_API_RESPONSE", "HTTP_API_DENY",
-	"ADMIN_USER", "ADMIN_PASSWORD", "ADMIN_PASSWORD_HASH", "BASE_PATH", "JOURNAL",
+	"ADMIN_USER", "ADMIN_PASSWORD", "ADMIN_PASSWORD_HASH", "BASE_PATH", "CHANGES_LOG",
 }
 
 // environment returns a function's variables: the defaults, replaced by this program's
@@ -83,7 +83,7 @@ func startFunctions(
 	admin, err := lambda.Start(o.function("admin", adminTimeout, log, environment(config.AdminVariables,
 		getenv, map[string]string{"LOG_LEVEL": level}, map[string]string{
 			"VALKEY_URL": r.url, "KEY_PEPPER": r.pepper, "ADMIN_USER": l.user, "ADMIN_PASSWORD_HASH": l.hash,
-			"JOURNAL": r.journal, "EXAMPLE_URL": exampleURL,
+			"CHANGES_LOG": r.changes, "EXAMPLE_URL": exampleURL,
 		})))
 	if err != nil {
 		check.Close()

@@ -47,7 +47,7 @@ func startSite(t *testing.T) *site {
 		set.Limits = nil
 		set.Plans = append(set.Plans, policy.Plan{Name: "day", Limits: registrytest.Limits("1 per day")})
 	})
-	admin := startAdmin(t, buildAdmin(t), map[string]string{"VALKEY_URL": valkey})
+	admin := startAdmin(t, buildAdmin(t), map[string]string{"VALKEY_URL": valkey, "CHANGES_LOG": check.data})
 	l, err := listen(options{rest: "127.0.0.1:0", http: "127.0.0.1:0", admin: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
@@ -110,16 +110,25 @@ func restHeader(name string) func(*testing.T, *site, string) string {
 	}
 }
 
+// ownVersion stands for the version of the key in If-Match and ETag.
+const ownVersion = "its version"
+
 // editKey creates a key, overrides its limits with If-Match, and reads the key.
 func (s *site) editKey(t *testing.T, match string) (status int, etag string) {
 	t.Helper()
 	k, _ := s.check.newKey(t)
+	own := fmt.Sprintf("%q", strconv.FormatInt(k.Version, 10))
+	match = strings.Replace(match, ownVersion, own, 1)
 	path := "/api/v1/keys/" + k.ID
 	token := s.admin.token(t)
 	edit := s.admin.send(t, http.MethodPut, path+"/override",
 		`{"limits":[{"requests":50,"window":"10s"}],"reason":"a test"}`,
 		"Content-Type", "application/json", "Authorization", token, "If-Match", match)
-	return edit.status, s.admin.send(t, http.MethodGet, path, "", "Authorization", token).header.Get("ETag")
+	etag = s.admin.send(t, http.MethodGet, path, "", "Authorization", token).header.Get("ETag")
+	if version, err := strconv.ParseInt(strings.Trim(etag, `"`), 10, 64); err == nil && version > k.Version {
+		return edit.status, "a greater one"
+	}
+	return edit.status, strings.Replace(etag, own, ownVersion, 1)
 }
 
 // credentialStatus returns the status of a call with the change as its credential, in the
@@ -211,12 +220,12 @@ var headerRows = map[string]headerRow{
 			}
 			return strings.Join(statuses, " ")
 		}},
-	"Etag": {map[string]string{`"9"`: `"1"`, `"1"`: `"2"`}, func(t *testing.T, s *site, match string) string {
+	"Etag": {map[string]string{`"1"`: ownVersion, ownVersion: "a greater one"}, func(t *testing.T, s *site, match string) string {
 		t.Helper()
 		_, etag := s.editKey(t, match)
 		return etag
 	}},
-	"If-Match": {map[string]string{"": "428", `"9"`: "412", `"1"`: "200", "*": "200"},
+	"If-Match": {map[string]string{"": "428", `"1"`: "412", ownVersion: "200", "*": "200"},
 		func(t *testing.T, s *site, match string) string {
 			t.Helper()
 			status, _ := s.editKey(t, match)

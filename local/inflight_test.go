@@ -44,7 +44,7 @@ func (b reports) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func TestCallsInFlight(t *testing.T) {
 	url := valkeytest.Start(t)
 	f := startCheck(t, url, map[string]string{"HTTP_API_DENY": "context"})
-	admin := startAdmin(t, buildAdmin(t), map[string]string{"VALKEY_URL": url})
+	admin := startAdmin(t, buildAdmin(t), map[string]string{"VALKEY_URL": url, "CHANGES_LOG": f.data})
 	imported := admin.send(t, http.MethodPut, "/api/v1/policy.yaml?reason=reports&accept=true",
 		documentedPolicy(t), "Content-Type", "application/yaml", "If-Match", "*",
 		"Authorization", admin.token(t))

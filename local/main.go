@@ -20,7 +20,6 @@ import (
 	"strings"
 	"syscall"
 
-	"tidegate/internal/objects"
 	"tidegate/local/cli"
 	"tidegate/local/gateway"
 	"tidegate/local/lambda"
@@ -48,7 +47,7 @@ const about = `Usage: tidegate COMMAND [flags]; tidegate COMMAND -h shows the fl
   run       both gateways, the dashboard, a backend and a Valkey on this machine
   migrate   imports API Gateway's usage plans and keys
   verify    checks a deployment
-  restore   restores a Valkey from its journal
+  restore   makes a Valkey again from the log of changes
 `
 
 // execute runs the command that the first argument names, and returns its exit status.
@@ -78,8 +77,8 @@ Valkey, with demo keys. ./scripts/run builds what is missing or stale first. Nee
 no Node.js, Valkey, browser or Docker. Ctrl-C stops everything.
 
 Variables: ADMIN_USER and ADMIN_PASSWORD are the dashboard's login, admin and a new
-password each time. KEY_PEPPER is the pepper of the keys in the Valkey of -valkey URL.
-Others of docs/configuration.md are passed to the functions.
+password each time. KEY_PEPPER is the pepper of the keys in the folder of -data. Others of
+docs/configuration.md are passed to the functions.
 `
 
 // run returns the exit status: 0 after a signal, 1 after an error, 2 for bad flags.
@@ -104,15 +103,12 @@ func serve(ctx context.Context, o options, getenv func(string) string, out, errO
 	}
 	defer listeners.close()
 	removeReady(o.readyFile) // a killed run may have left one with old addresses
-	registry, err := openRegistry(ctx, o.valkey, o.journal != "", getenv)
+	registry, err := openRegistry(ctx, o.valkey, o.data, getenv)
 	if err != nil {
 		return err
 	}
 	defer registry.close()
 	log := slog.New(slog.NewTextHandler(errOut, nil))
-	if err := registry.openJournal(ctx, o.journal, log); err != nil {
-		return err
-	}
 	login, err := newLogin(getenv)
 	if err != nil {
 		return err
@@ -126,6 +122,10 @@ func serve(ctx context.Context, o options, getenv func(string) string, out, errO
 		return err
 	}
 	defer stop()
+	if err := minute(ctx, functions.admin); err != nil {
+		return err
+	}
+	defer everyMinute(ctx, functions.admin, log)()
 	servers, err := startServers(listeners, functions, o.corsOrigin, log)
 	if err != nil {
 		return err
@@ -145,7 +145,7 @@ type options struct {
 	rest, http, admin string
 	invoke            string
 	valkey            string // "" is embedded, "auto" an installed server, else a URL
-	journal           string // an address for objects.Open; empty for none
+	data              string // folder of the log of changes; empty for a temporary one
 	readyFile         string
 	bin               string
 	httpDeny          string // HTTP_API_DENY
@@ -176,10 +176,10 @@ func (o *options) flags() *flag.FlagSet {
 	f.StringVar(&o.valkey, "valkey", "",
 		"`URL` of the Valkey to use: valkey://host:6379, or auto to start the\n"+
 			"valkey-server found on PATH; by default one runs in process.\n"+
-			"Replaces the demo keys of an earlier run")
-	f.StringVar(&o.journal, "journal", "",
-		"store every change in this `folder` before it is acknowledged; at\n"+
-			"the start, restore changes that Valkey lost")
+			"A URL needs -data, since a Valkey belongs to one log")
+	f.StringVar(&o.data, "data", "",
+		"keep the log of changes, with all keys and policies, in this\n"+
+			"`folder`; by default in a temporary one, which the end removes")
 	f.StringVar(&o.readyFile, "ready-file", "",
 		"a JSON `file` with addresses and credentials, written when\n"+
 			"everything runs, removed at the end")
@@ -215,6 +215,12 @@ func (o *options) validate() error {
 	if o.valkey != "" && o.valkey != "auto" && !strings.Contains(o.valkey, "://") {
 		return fmt.Errorf("-valkey: write auto or a URL such as valkey://127.0.0.1:6379")
 	}
+	if strings.Contains(o.valkey, "://") && o.data == "" {
+		return fmt.Errorf("-valkey: set -data too: a Valkey belongs to one log of changes, which must stay")
+	}
+	if strings.Contains(o.data, "://") {
+		return fmt.Errorf("-data %s: must be the path of a folder", o.data)
+	}
 	if o.httpDeny != "deny" && o.httpDeny != denyInContext {
 		return fmt.Errorf("-http-deny %s: must be deny or context", o.httpDeny)
 	}
@@ -229,9 +235,6 @@ func (o *options) validate() error {
 		if _, err := os.Stat(o.bootstrap(function)); err != nil {
 			return fmt.Errorf("-bin %s: %s is missing: ./scripts/run builds it", o.bin, o.bootstrap(function))
 		}
-	}
-	if err := objects.CheckAddress(o.journal); err != nil {
-		return fmt.Errorf("-journal %s: %w", o.journal, err)
 	}
 	return o.validateReadyFile()
 }

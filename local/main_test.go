@@ -119,6 +119,9 @@ func send(t *testing.T, method, url string, header ...string) (int, http.Header,
 func TestRun(t *testing.T) {
 	for _, valkey := range []string{"", "auto"} {
 		t.Run("valkey "+valkey, func(t *testing.T) {
+			bin(t)
+			temporary := t.TempDir()
+			t.Setenv("TMPDIR", temporary)
 			p := start(t, "-valkey", valkey)
 			want := []string{"admin", "admin_password", "admin_user", "http", "invoke", "keys", "rest",
 				"valkey"}
@@ -134,6 +137,9 @@ func TestRun(t *testing.T) {
 				t.Errorf("exit status %d: %s", code, p.err.String())
 			}
 			checkGone(t, p, pid)
+			if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
+				t.Errorf("temporary files are left: %v %v", left, err)
+			}
 		})
 	}
 }
@@ -235,9 +241,15 @@ func TestRunFails(t *testing.T) {
 		{"port taken", []string{"-admin", address}, 1,
 			"-admin " + address + ": address already in use (another ./scripts/run? choose another with " +
 				"-admin 127.0.0.1:0)"},
-		{"valkey unavailable", []string{"-valkey", "valkey://user:sesame@127.0.0.1:1"}, 1, "127.0.0.1:1"},
+		{"valkey without a log", []string{"-valkey", "valkey://user:sesame@127.0.0.1:1"}, 2, "set -data too"},
+		{"log in a bucket", []string{"-data", "s3://bucket"}, 2,
+			"-data s3://bucket: must be the path of a folder"},
+		{"log in a file", []string{"-data", filepath.Join(broken, "check", "bootstrap")}, 1, "-data: "},
+		{"valkey unavailable", []string{"-valkey", "valkey://user:sesame@127.0.0.1:1", "-data",
+			t.TempDir()}, 1,
+			"127.0.0.1:1"},
 		{"valkey URL with an unknown option",
-			[]string{"-valkey", "valkey://user:sesame@127.0.0.1:1?x=y"}, 1, "-valkey"},
+			[]string{"-valkey", "valkey://user:sesame@127.0.0.1:1?x=y", "-data", t.TempDir()}, 1, "-valkey"},
 		{"function cannot start", []string{"-bin", broken}, 1, "[check] configuration is broken"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -270,7 +282,7 @@ func TestLogin(t *testing.T) {
 // A second run on the same store replaces the demo keys and changes no other.
 func TestSeedTwice(t *testing.T) {
 	ctx := t.Context()
-	r, err := openRegistry(ctx, "", false, noEnv)
+	r, err := openRegistry(ctx, "", "", noEnv)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -188,6 +188,7 @@ func serveGateway(ctx context.Context, args []string, io stdio) error {
 		return err
 	}
 	defer servers.stop()
+	defer everyMinute(ctx, pools.admin, log)()
 	health, err := net.Listen("tcp", g.health)
 	if err != nil {
 		return fmt.Errorf("-health: %w", err)

@@ -133,7 +133,7 @@ func TestPartsWorkTogether(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env["VALKEY_URL"] = valkeytest.Start(t)
+	env["VALKEY_URL"], env["CHANGES_LOG"] = valkeytest.Start(t), t.TempDir()
 	variables := "VALKEY_URL=" + env["VALKEY_URL"] + "\nKEY_PEPPER=" + env["KEY_PEPPER"] +
 		"\nVALKEY_TIMEOUT=5s\n"
 	if err := os.WriteFile(filepath.Join(folder, checkFile), []byte(variables), 0o600); err != nil {

@@ -52,7 +52,7 @@ func TestOneCallIsCountedAtOnce(t *testing.T) {
 // Idle functions send the usage records of their last calls without a further call.
 func TestIdleFunctionsSendTheirUsage(t *testing.T) {
 	url := valkeytest.Start(t)
-	p, c := start(t, "-valkey", url), newCaller(t, 1)
+	p, c := start(t, "-valkey", url, "-data", t.TempDir()), newCaller(t, 1)
 	client := storetest.Connect(t, url)
 	for range 12 {
 		c.get(p.url("rest")+"/orders", p.key("free"))

@@ -8,7 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -16,94 +16,153 @@ import (
 	valkeygo "github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
-	"tidegate/internal/journal"
+	"tidegate/internal/changes"
 	"tidegate/internal/objects"
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
 	"tidegate/local/valkey"
 )
 
-// developmentPepper is for a Valkey that stays up after this program ends, so that later
-// runs can use its keys. It protects nothing.
+// developmentPepper is for a log of changes that stays after this program ends, so that
+// later runs can use its keys. It protects nothing.
 const developmentPepper = "tidegate local development pepper: protects nothing"
 
 const (
 	connectTimeout = 3 * time.Second
-	seedTimeout    = 10 * time.Second
+	writeTimeout   = 10 * time.Second // an edit is 256 scripts, and the embedded Valkey slow
+	seedTimeout    = 30 * time.Second
 )
 
 // registrar is the registry of keys that the functions and the seeding share.
 type registrar struct {
-	url    string // may contain a password
-	name   string // shown to the user; without a password
-	pepper string
-	// journal is the journal's address, with an absolute path so that functions in any
-	// folder can use it; empty for none.
-	journal string
+	url     string // may contain a password
+	name    string // shown to the user; without a password
+	pepper  string
+	changes string // CHANGES_LOG
 	client  valkeygo.Client
 	keys    *registry.Store
 	close   func()
 }
 
-// openRegistry starts or connects to the Valkey that -valkey names. A Valkey that it
-// starts gets a new pepper, unless a journal stores its keys.
-func openRegistry(
-	ctx context.Context, name string, journaled bool, getenv func(string) string,
-) (*registrar, error) {
-	pepper, note := getenv("KEY_PEPPER"), ""
-	if pepper == "" {
-		pepper, note = developmentPepper, ", with the development pepper (KEY_PEPPER is not set)"
-	}
-	if !journaled && (name == "" || name == "auto") {
-		pepper, note = randomHex(32), ""
-	}
-	switch name {
-	case "":
-		return startRegistry(ctx, pepper, note, valkey.Embedded)
-	case "auto":
-		return startRegistry(ctx, pepper, note, func() (*valkey.Server, error) {
-			return valkey.Installed(ctx)
-		})
-	}
-	r := &registrar{url: name, name: withoutPassword(name) + note, pepper: pepper, close: func() {}}
-	return r, r.connect(ctx)
-}
-
-func startRegistry(
-	ctx context.Context, pepper, note string, start func() (*valkey.Server, error),
-) (*registrar, error) {
-	server, err := start()
-	if err != nil {
-		return nil, fmt.Errorf("-valkey: %w", err)
-	}
-	r := &registrar{url: server.URL, name: server.Name + " at " + withoutPassword(server.URL) + note,
-		pepper: pepper, close: server.Close}
-	if err := r.connect(ctx); err != nil {
-		server.Close()
+// openRegistry opens the log of changes in a folder, and starts or connects to the Valkey
+// that -valkey names. Without a folder the log is a temporary one, with a new pepper.
+func openRegistry(ctx context.Context, name, data string, getenv func(string) string) (*registrar, error) {
+	r := &registrar{pepper: getenv("KEY_PEPPER"), close: func() {}}
+	if err := r.open(ctx, name, data); err != nil {
+		r.close()
 		return nil, err
 	}
 	return r, nil
 }
 
-// connect opens the client, which checks that Valkey responds.
+func (r *registrar) open(ctx context.Context, name, data string) error {
+	note := ""
+	switch {
+	case data == "":
+		r.pepper = randomHex(32)
+	case r.pepper == "":
+		r.pepper, note = developmentPepper, ", with the development pepper (KEY_PEPPER is not set)"
+	}
+	if err := r.openFolder(data); err != nil {
+		return err
+	}
+	if err := r.openValkey(ctx, name); err != nil {
+		return err
+	}
+	if err := r.connect(ctx); err != nil {
+		return err
+	}
+	if err := r.catchUp(ctx); err != nil {
+		return err
+	}
+	if data == "" {
+		r.name += "; -data FOLDER would keep keys and policies"
+		return nil
+	}
+	status, err := r.keys.Log().Status(ctx)
+	r.name += fmt.Sprintf("%s, with the log of changes in %s (%d changes)", note, r.changes, status.Newest)
+	return err
+}
+
+// openFolder makes the folder's path absolute, so that functions in any folder can use it.
+func (r *registrar) openFolder(data string) (err error) {
+	if data != "" {
+		if r.changes, err = filepath.Abs(data); err != nil {
+			return fmt.Errorf("-data: %w", err)
+		}
+		return nil
+	}
+	if r.changes, err = os.MkdirTemp("", "tidegate-"); err != nil {
+		return fmt.Errorf("make a temporary folder (or give one with -data): %w", err)
+	}
+	r.onClose(func() { _ = os.RemoveAll(r.changes) })
+	return nil
+}
+
+func (r *registrar) openValkey(ctx context.Context, name string) error {
+	if name != "" && name != "auto" {
+		r.url, r.name = name, withoutPassword(name)
+		return nil
+	}
+	server, err := valkey.Embedded()
+	if name == "auto" {
+		server, err = valkey.Installed(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("-valkey: %w", err)
+	}
+	r.onClose(server.Close)
+	r.url, r.name = server.URL, server.Name+" at "+withoutPassword(server.URL)
+	return nil
+}
+
+// connect opens the client, which checks that Valkey responds, and the log.
 func (r *registrar) connect(ctx context.Context) error {
 	pepper, err := apikey.NewPepper(r.pepper)
 	if err != nil {
 		return fmt.Errorf("KEY_PEPPER: %w", err)
 	}
-	client, err := store.Open(ctx, r.url, store.Options{Dial: connectTimeout, Write: connectTimeout})
+	log, err := objects.Open(r.changes)
+	if err != nil {
+		return fmt.Errorf("-data: %w", err)
+	}
+	r.client, err = store.Open(ctx, r.url, store.Options{Dial: connectTimeout, Write: writeTimeout})
 	if err != nil {
 		return fmt.Errorf("-valkey: %w (is it running? -valkey auto starts an installed one, and without "+
 			"-valkey one runs in process)", err)
 	}
-	r.client, r.keys = client, registry.NewStore(client, pepper)
-	stop := r.close
-	r.close = func() {
-		client.Close()
-		stop()
+	r.onClose(r.client.Close)
+	r.keys = registry.New(r.client, log, pepper)
+	return nil
+}
+
+// catchUpTimeout is enough for a million keys on a slow disk.
+const catchUpTimeout = 10 * time.Minute
+
+// catchUp begins the log if it is empty, and brings Valkey to its newest change.
+func (r *registrar) catchUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, catchUpTimeout)
+	defer cancel()
+	err := r.keys.Start(ctx)
+	_, damaged := errors.AsType[*changes.DamagedError](err)
+	switch {
+	case errors.Is(err, changes.ErrAhead):
+		return fmt.Errorf("-valkey: %w: give the -data of the Valkey, or an empty Valkey", err)
+	case damaged:
+		return fmt.Errorf("-data %s: %w (is KEY_PEPPER that of the runs before?)", r.changes, err)
+	case err != nil:
+		return fmt.Errorf("-data %s: %w", r.changes, err)
 	}
 	return nil
+}
+
+// onClose makes close call do before what it did so far.
+func (r *registrar) onClose(do func()) {
+	before := r.close
+	r.close = func() {
+		do()
+		before()
+	}
 }
 
 // withoutPassword returns the hosts of a URL.
@@ -119,42 +178,4 @@ func randomHex(bytes int) string {
 	b := make([]byte, bytes)
 	_, _ = rand.Read(b) // never fails: crypto/rand ends the program instead
 	return hex.EncodeToString(b)
-}
-
-// restoreTimeout is the time for a restore at the start, enough for a million keys on a
-// slow disk.
-const restoreTimeout = 10 * time.Minute
-
-// openJournal restores changes that Valkey lost, and stores every later change in the
-// journal at the address.
-func (r *registrar) openJournal(ctx context.Context, address string, log *slog.Logger) error {
-	if address == "" {
-		return nil
-	}
-	var err error
-	if !strings.Contains(address, "://") {
-		if address, err = filepath.Abs(address); err != nil {
-			return fmt.Errorf("-journal: %w", err)
-		}
-	}
-	store, err := objects.Open(address)
-	if err != nil {
-		return fmt.Errorf("-journal: %w", err)
-	}
-	r.journal = address
-	j := journal.New(store, r.client, audit.NewKey(apikey.Pepper(r.pepper)), false, log)
-	r.keys.Audit().UseJournal(j)
-	ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
-	defer cancel()
-	done, err := j.RestoreAll(ctx, r.keys, journal.Options{}, nil, nil)
-	if errors.Is(err, audit.ErrItem) {
-		return fmt.Errorf("-journal: %w: set KEY_PEPPER to that of the runs before", err)
-	}
-	if errors.Is(err, journal.ErrNotRestored) { // the start of the function stores what it can
-		log.Warn("restore", "cause", err)
-	} else if err != nil {
-		return fmt.Errorf("-journal: %w", err)
-	}
-	r.name += fmt.Sprintf(", with the journal in %s (%d records restored)", address, done.Records)
-	return nil
 }

@@ -32,6 +32,9 @@ const (
 
 const secretBytes = 24
 
+// changesLog is the volume of the log of changes, which setup and the admin function have.
+const changesLog = "CHANGES_LOG=/changes\n"
+
 // secrets are generated for each composition, and stored with its data.
 type secrets struct {
 	pepper                       string
@@ -73,9 +76,9 @@ func (s *secrets) write(folder string) error {
 		{usersFile, s.users(), 0o644},
 		{configFile, s.config(), 0o644},
 		{checkFile, s.functionEnv("check", s.check), 0o600},
-		{setupFile, s.functionEnv("setup", s.setup) + "ADMIN_USER=" + s.login.user + "\nADMIN_PASSWORD=" +
-			s.login.password + "\n", 0o600},
-		{adminFile, s.functionEnv("admin", s.admin) + "ADMIN_USER=" + s.login.user +
+		{setupFile, s.functionEnv("setup", s.setup) + changesLog + "ADMIN_USER=" + s.login.user +
+			"\nADMIN_PASSWORD=" + s.login.password + "\n", 0o600},
+		{adminFile, s.functionEnv("admin", s.admin) + changesLog + "ADMIN_USER=" + s.login.user +
 			"\nADMIN_PASSWORD_HASH=" + s.login.hash + "\n", 0o600},
 	} {
 		if err := os.WriteFile(filepath.Join(folder, file.name), []byte(file.text), file.mode); err != nil {

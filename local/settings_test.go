@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -23,16 +22,11 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/enforce"
-	"tidegate/internal/journal"
 	"tidegate/internal/limits"
-	"tidegate/internal/objects"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
-	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/registrytest"
-	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
 )
@@ -88,8 +82,8 @@ func TestCheckSettings(t *testing.T) {
 		"HTTP_API_RESPONSE": "iam", "HTTP_API_DENY": "context", "USAGE_IDENTIFIER": "true",
 		"FOREIGN_KEYS": "true", "DIRECT_CALLS": "on", "KEY_HEADERS": "x-api-key,apikey",
 		"JWT_COOKIE": "session", "JWT_COOKIE_ORIGINS": "https://app.example.com",
-		"JWT_CONTEXT_CLAIMS": "client_id",
-		"SETTLE_WITHIN":      "1s", "DENY_CACHE": "0s", "CALLER_CACHE": "0s",
+		"JWT_CONTEXT_CLAIMS": "client_id", "JWT_REQUIRED_CLAIMS": `{"client_id": "app"}`,
+		"SETTLE_WITHIN": "1s", "DENY_CACHE": "0s", "CALLER_CACHE": "0s",
 		"STAGE": "blue", "LOG_LEVEL": "error",
 	}
 	checkDocumented(t, "check", env, "VALKEY_URL", "KEY_PEPPER", "VALKEY_TIMEOUT", "VALKEY_CONNECT_TIMEOUT",
@@ -108,6 +102,10 @@ func TestCheckSettings(t *testing.T) {
 	wantEffect(t, "JWT_IDENTITY_CLAIM", f.context(t, expired, "keyId"),
 		apikey.NewKey(apikey.Pepper(checkPepper)).Token(canaryIssuer, "app"))
 	wantEffect(t, "JWT_PLAN_CLAIM and JWT_PLAN_MAP", f.context(t, expired, "plan"), "five")
+	another := tokenKey.Sign(map[string]any{"iss": canaryIssuer, "aud": "orders", "client_id": "else",
+		"exp": time.Now().Add(time.Minute).Unix()})
+	wantEffect(t, "JWT_REQUIRED_CLAIMS", f.verdict(t, canaryEvent("authorization", "Bearer "+another,
+		canaryAddress)), "function error errorString: Unauthorized")
 	wantEffect(t, "JWT_CONTEXT_CLAIMS", f.context(t, expired, "claim_client_id"), "app")
 	cookie := strings.Replace(canaryEvent("cookie", "session="+signedToken(time.Minute), canaryAddress),
 		`"cookie"`, `"origin":"https://app.example.com","cookie"`, 1)
@@ -277,14 +275,13 @@ func (f *checkFunction) inAnOutage(t *testing.T) string {
 // the default. The others are tested in functions/admin: the OpenID provider, the
 // password in plain text, the time-out for connecting, the owner's view, and proxies.
 func TestAdminSettings(t *testing.T) {
-	folder := oldJournal(t)
+	folder := t.TempDir()
 	env := map[string]string{
 		"ADMIN_PASSWORD_HASH": hashOf(t, firstPassword),
 		"ADMIN_USERS":         "vic:viewer:" + hashOf(t, otherPassword),
 		"ADMIN_NETWORKS":      "127.0.0.0/8", "OWNER_NETWORKS": "203.0.113.0/24", "BASE_PATH": "/prod",
 		"SESSION_IDLE": "1m", "SESSION_LIFETIME": "1h", "FOREIGN_KEYS": "true",
-		"JOURNAL": folder, "JOURNAL_RESTORE": "always", "JOURNAL_AWAY": "queue", "AUDIT_RETENTION": "744h",
-		"STAGE": "blue-stage", "RELEASE": "v1.2.3-4", "LOG_LEVEL": "error",
+		"CHANGES_LOG": folder, "STAGE": "blue-stage", "RELEASE": "v1.2.3-4", "LOG_LEVEL": "error",
 		"EXAMPLE_URL":      "https://api.example.com/hello",
 		"CROSSINGS_TARGET": "arn:aws:sns:eu-west-1:111122223333:tidegate-blue-crossings",
 	}
@@ -298,10 +295,6 @@ func TestAdminSettings(t *testing.T) {
 	wantEffect(t, "BASE_PATH", a.send(t, http.MethodGet, "/prod/", "").location,
 		"/prod/login?next=%2Fprod%2F")
 	a.url += "/prod"
-	stream := audit.Stream(keyspace.BucketOf(audit.JournalSubject))
-	length := a.integer(t, a.client.B().Xlen().Key(stream).Build())
-	wantEffect(t, "JOURNAL_RESTORE", length > 0, true)
-	wantEffect(t, "AUDIT_RETENTION", length < oldEntries, true)
 	elsewhere, err := a.function.Invoke(t.Context(), []byte(`{"version":"2.0","rawPath":"/prod/login",
 		"requestContext":{"http":{"method":"GET","path":"/prod/login","sourceIp":"192.0.2.1"}}}`))
 	if err != nil {
@@ -326,19 +319,19 @@ func TestAdminSettings(t *testing.T) {
 	wantEffect(t, "RELEASE", strings.Contains(page, "v1.2.3-4"), true)
 	wantEffect(t, "LOG_LEVEL", strings.Contains(a.log.String(), `"msg":"request"`), false)
 
+	bearer := a.token(t)
 	call := func(method, path, body, kind string) reply {
-		return a.send(t, method, path, body, "Content-Type", kind, "If-Match", "*",
-			"Authorization", a.token(t))
+		return a.send(t, method, path, body, "Content-Type", kind, "If-Match", "*", "Authorization", bearer)
 	}
 	plan := call(http.MethodPut, "/api/v1/policy.yaml?reason=test",
 		"plans: [{name: two, limits: [2 per hour]}]\n", "application/yaml")
-	wantEffect(t, "JOURNAL", plan.status, http.StatusOK)
+	wantEffect(t, "CHANGES_LOG", plan.status, http.StatusOK)
 	made := call(http.MethodPost, "/api/v1/keys", `{"name":"old","plan":"two",
 		"value":"AbCdEfGhIjKlMnOpQrStUvWxYz0123456789abcd"}`, "application/json")
 	wantEffect(t, "FOREIGN_KEYS", made.status, http.StatusCreated)
 	replaceByFile(t, folder)
-	queued := call(http.MethodPost, "/api/v1/keys", `{"name":"a key","plan":"two"}`, "application/json")
-	wantEffect(t, "JOURNAL_AWAY", queued.status, http.StatusCreated)
+	refused := call(http.MethodPost, "/api/v1/keys", `{"name":"a key","plan":"two"}`, "application/json")
+	wantEffect(t, "CHANGES_LOG away", refused.status, http.StatusServiceUnavailable)
 }
 
 func (a adminFunction) integer(t *testing.T, command valkey.Completed) int64 {
@@ -390,40 +383,4 @@ func replaceByFile(t *testing.T, folder string) {
 	if err := os.WriteFile(folder, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// oldEntries is the number of entries about one subject in oldJournal.
-const oldEntries = 150
-
-// oldJournal returns a folder with entries of 60 days ago.
-func oldJournal(t *testing.T) string {
-	t.Helper()
-	folder := t.TempDir()
-	stored, err := objects.Open(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := storetest.Connect(t, valkeytest.Start(t))
-	key := audit.NewKey([]byte(checkPepper))
-	log := audit.NewLog(client, key)
-	log.UseJournal(journal.New(stored, client, key, false, slog.New(slog.DiscardHandler)))
-	text := strings.Replace(audit.AppendFunction, "'*'", "ARGV[6]", 1)
-	old := valkey.NewLuaScript(text + "return append(KEYS[1], KEYS[2], KEYS[3], unpack(ARGV)) and 1 or 0")
-	ms := time.Now().Add(-60 * 24 * time.Hour).UnixMilli()
-	b := keyspace.BucketOf(audit.JournalSubject)
-	for i := range oldEntries {
-		id := fmt.Sprintf("%d-%d", ms, i)
-		err := log.Commit(t.Context(), audit.Step{
-			Bucket: b,
-			Entry: audit.Entry{Time: time.UnixMilli(ms), Action: audit.JournalRestore,
-				Subject: audit.JournalSubject},
-			Run: func(args []string) (stale bool, err error) {
-				return false, old.Exec(t.Context(), client, audit.Names(b), append(args, id)).Error()
-			},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return folder
 }

@@ -12,6 +12,7 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	neturl "net/url"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -57,8 +58,11 @@ func newTraffic(t *testing.T) *traffic {
 	server := valkeytest.Start(t)
 	w := &traffic{checkFunction: startCheck(t, server, nil), t: t, ids: map[string]string{},
 		secrets: map[string]apikey.Secret{}, tallies: map[string]*tally{"": newTally()}}
-	w.environments = []*lambda.Function{w.Function, startCheck(t, server, nil).Function,
-		startCheck(t, server, nil).Function}
+	w.environments = []*lambda.Function{w.Function}
+	for range 2 {
+		another := startCheckFrom(t, filepath.Join(bin(t), "check", "bootstrap"), server, w.data, nil)
+		w.environments = append(w.environments, another.Function)
+	}
 	registrytest.Save(t, w.store, byTest, func(s *policy.Set) {
 		s.Plans = []policy.Plan{{Name: "two", Limits: registrytest.Limits("20 per hour",
 			"15 per hour, shadow")},
@@ -86,7 +90,7 @@ func newTally() *tally { return &tally{byLimit: map[string]int64{}, references: 
 
 // open logs in to the dashboard.
 func (w *traffic) open() {
-	handler, err := dashboard.New(w.checkFunction.client, apikey.Pepper(checkPepper))
+	handler, err := dashboard.New(w.store, w.checkFunction.client, apikey.Pepper(checkPepper))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -233,11 +237,12 @@ func TestEveryFigureIsTrue(t *testing.T) {
 	w.burst(6, "costs", "/free", 0)
 	w.burst(4, "costs", "/big", 7)
 	ban := func(k *policy.Key) { k.Banned = time.Now().Add(time.Hour) }
-	if _, err := w.store.Update(t.Context(), w.ids["banned"], 1, "key.ban", byTest, ban); err != nil {
+	if _, err := registrytest.Update(t.Context(), w.store, w.ids["banned"], "key.ban", byTest,
+		ban); err != nil {
 		t.Fatal(err)
 	}
 	w.burst(3, "banned", "/orders", 1)
-	if _, err := registrytest.Revoke(t.Context(), w.store, w.ids["revoked"], 1, byTest); err != nil {
+	if _, err := registrytest.Revoke(t.Context(), w.store, w.ids["revoked"], byTest); err != nil {
 		t.Fatal(err)
 	}
 	w.burst(2, "revoked", "/orders", 1)

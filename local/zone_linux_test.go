@@ -44,7 +44,7 @@ func chrootedCheck(t *testing.T) string {
 // them.
 func TestZonedLimitsWithoutZoneData(t *testing.T) {
 	binary, url := chrootedCheck(t), valkeytest.Start(t)
-	f := startCheckFrom(t, binary, url, nil)
+	f := startCheckFrom(t, binary, url, t.TempDir(), nil)
 	call := func(f *checkFunction) {
 		t.Helper()
 		_, secret := f.newKey(t)
@@ -61,7 +61,7 @@ func TestZonedLimitsWithoutZoneData(t *testing.T) {
 	})
 	call(f)
 	f.Close()
-	again := startCheckFrom(t, binary, url, nil)
+	again := startCheckFrom(t, binary, url, f.data, nil)
 	call(again)
 	for _, log := range []string{f.log.String(), again.log.String()} {
 		if strings.Contains(log, "cannot be used") || strings.Contains(log, "without Valkey") {

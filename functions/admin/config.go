@@ -59,19 +59,11 @@ type settings struct {
 	// `SESSION_IDLE`.
 	SessionLifetime time.Duration `env:"SESSION_LIFETIME" envDefault:"12h"`
 	ForeignKeys     bool          `env:"FOREIGN_KEYS" envDefault:"false"`
-	// Where changes are stored before they are acknowledged: `s3://BUCKET[/PREFIX]`, with
-	// `?region=` and `&endpoint=` where needed, or a folder.
-	Journal string `env:"JOURNAL" unset:"none"`
-	// While the journal is unavailable: `refuse` edits, or `queue` them in Valkey;
-	// revocations and bans always take effect.
-	JournalAway string `env:"JOURNAL_AWAY" envDefault:"refuse"`
-	// After Valkey lost changes: `ask` on every page before restoring them, or restore
-	// them `always`.
-	JournalRestore string `env:"JOURNAL_RESTORE" envDefault:"ask"`
-	// Age at which audit entries leave Valkey, 744h to 87600h; older ones are read from
-	// the journal, which this needs.
-	AuditRetention time.Duration `env:"AUDIT_RETENTION" unset:"all stay in Valkey"`
-	Stage          string        `env:"STAGE" unset:"none"`
+	// Where the log of changes is, which has all keys and policies: `s3://BUCKET[/PREFIX]`,
+	// with `?region=` and `&endpoint=` where needed, or the path of a folder. A Valkey belongs
+	// to one log and one `KEY_PEPPER`.
+	ChangesLog string `env:"CHANGES_LOG" unset:"required"`
+	Stage      string `env:"STAGE" unset:"none"`
 	// Deployed release, such as a commit; shown in the settings.
 	Release string `env:"RELEASE" unset:"none"`
 	// Address of a route behind Tidegate, for the example calls that pages show.
@@ -99,14 +91,6 @@ var targetARN = regexp.MustCompile(`^arn:[a-z-]+:(events|sns):[a-z0-9-]+:[0-9]{1
 const (
 	ownerOff = "off"
 	ownerAPI = "api"
-)
-
-// The values of JOURNAL_AWAY and JOURNAL_RESTORE.
-const (
-	queueChanges  = "queue"
-	refuseChanges = "refuse"
-	restoreAlways = "always"
-	restoreAsk    = "ask"
 )
 
 // readConfig reads and checks the environment, NAME=value strings. Its error names every
@@ -153,33 +137,17 @@ func (c *settings) check(problems *config.Problems) {
 	if c.OwnerView != ownerOff && c.OwnerView != ownerAPI {
 		problems.Add("OWNER_VIEW", "must be off or api")
 	}
-	c.checkJournal(problems)
+	if c.ChangesLog == "" {
+		problems.Add("CHANGES_LOG", "is not set: give s3://BUCKET or the path of a folder")
+	} else if err := objects.CheckAddress(c.ChangesLog); err != nil {
+		problems.Add("CHANGES_LOG", err.Error())
+	}
 	c.checkDurations(problems)
 	c.hashPassword(problems)
 	c.checkUsers(problems)
 	c.OIDC.check(problems)
 	if c.OIDC.Issuer != "" {
 		c.checkAddress(problems)
-	}
-}
-
-func (c *settings) checkJournal(problems *config.Problems) {
-	if err := objects.CheckAddress(c.Journal); err != nil {
-		problems.Add("JOURNAL", err.Error())
-	}
-	if c.JournalAway != refuseChanges && c.JournalAway != queueChanges {
-		problems.Add("JOURNAL_AWAY", "must be refuse or queue")
-	}
-	if c.JournalRestore != restoreAsk && c.JournalRestore != restoreAlways {
-		problems.Add("JOURNAL_RESTORE", "must be ask or always")
-	}
-	if c.AuditRetention == 0 {
-		return
-	}
-	if err := config.AuditRetention.Check(c.AuditRetention); err != nil {
-		problems.Add("AUDIT_RETENTION", err.Error())
-	} else if c.Journal == "" {
-		problems.Add("AUDIT_RETENTION", "needs JOURNAL, from which older entries are read")
 	}
 }
 
@@ -227,7 +195,8 @@ func (c *settings) dashboard() (server.Config, error) {
 type oidcConfig struct {
 	// OpenID provider at which users can log in too; register
 	// `ADMIN_URL/login/oidc/callback` there as the redirect URI, and `ADMIN_URL/login` as
-	// the post-logout redirect URI.
+	// the post-logout redirect URI (Cognito: allowed sign-out URL), see
+	// [providers](deploy.md#openid-connect).
 	Issuer string `env:"OIDC_ISSUER" unset:"none"`
 	// Client id of the dashboard at the provider; refused without `OIDC_ISSUER`.
 	ClientID string `env:"OIDC_CLIENT_ID" unset:"required with OIDC_ISSUER"`
@@ -235,10 +204,12 @@ type oidcConfig struct {
 	ClientSecret string `env:"OIDC_CLIENT_SECRET" unset:"required with OIDC_ISSUER"`
 	// Scopes to request, separated by spaces; ignored without `OIDC_ISSUER`.
 	Scopes []string `env:"OIDC_SCOPES" envSeparator:" " envDefault:"openid profile email"`
-	// Claim with a user's groups, in the id token or at the userinfo endpoint; `a.b` is a
-	// path into objects; ignored without `OIDC_ISSUER`.
+	// Claim with a user's groups, in the id token or at the userinfo endpoint: a text, a list
+	// of texts, or an object whose names they are; `a.b` is a path into objects; ignored
+	// without `OIDC_ISSUER`.
 	RoleClaim string `env:"OIDC_ROLE_CLAIM" envDefault:"groups"`
-	// Values of the claim that give the role editor, separated by commas; refused without
+	// Values of the claim that give the role editor, separated by commas; compared whole, case
+	// included; refused without
 	// `OIDC_ISSUER`.
 	EditorValues []string `env:"OIDC_EDITOR_VALUES" unset:"this or the next, with OIDC_ISSUER"`
 	// Values of the claim that give the role viewer, separated by commas; a user with no

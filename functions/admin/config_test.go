@@ -23,6 +23,7 @@ func environment(changes ...string) []string {
 	return append([]string{
 		"VALKEY_URL=valkey://127.0.0.1:6379",
 		"KEY_PEPPER=" + strings.Repeat("p", 32),
+		"CHANGES_LOG=changes",
 		"ADMIN_USER=ada",
 		"ADMIN_PASSWORD_HASH=" + testHash,
 	}, changes...)
@@ -213,7 +214,7 @@ var invalidValues = map[string]string{
 	"ADMIN_USERS":    "bob", "ADMIN_NETWORKS": "x", "OWNER_NETWORKS": "x",
 	"OWNER_VIEW": "x", "ADMIN_URL": "http://x", "BASE_PATH": "prod/",
 	"SESSION_IDLE": "soon", "SESSION_LIFETIME": "721h",
-	"JOURNAL": "ftp://x", "JOURNAL_AWAY": "wait", "JOURNAL_RESTORE": "never", "AUDIT_RETENTION": "24h",
+	"CHANGES_LOG":  "ftp://x",
 	"FOREIGN_KEYS": "maybe", "TRUSTED_PROXIES": "0.0.0.0/0",
 	"LOG_LEVEL": "loud", "EXAMPLE_URL": "https://x/$(reboot)",
 	"CROSSINGS_TARGET":   "arn:aws:sqs:eu-west-1:111122223333:x",

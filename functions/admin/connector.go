@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -10,14 +11,13 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/session"
 	"tidegate/functions/admin/auth/throttle"
 	"tidegate/functions/admin/auth/token"
 	"tidegate/functions/admin/server"
-	"tidegate/internal/audit"
 	"tidegate/internal/crossing"
 	"tidegate/internal/enforce"
-	"tidegate/internal/journal"
 	"tidegate/internal/objects"
 	"tidegate/internal/records"
 	"tidegate/internal/registry"
@@ -33,8 +33,8 @@ const (
 // and retries with later requests: a function that starts while Valkey is unreachable
 // must still answer.
 type connector struct {
-	open        func(context.Context) (http.Handler, error)
-	unavailable http.Handler
+	open        func(context.Context) (site, error)
+	unavailable site
 	log         *slog.Logger
 	now         func() time.Time
 
@@ -43,11 +43,18 @@ type connector struct {
 	began   time.Time // start of the last attempt
 }
 
-// attempt is one attempt to connect. ready is set before done is closed, and nil after a
-// failure.
+// site is the dashboard, and what runs once a minute.
+type site struct {
+	http.Handler
+
+	minute func(context.Context) error
+}
+
+// attempt is one attempt to connect. ready is set before done is closed, and has no handler
+// after a failure.
 type attempt struct {
 	done  chan struct{}
-	ready http.Handler
+	ready site
 }
 
 func newConnector(c settings, log *slog.Logger) (*connector, error) {
@@ -59,26 +66,36 @@ func newConnector(c settings, log *slog.Logger) (*connector, error) {
 	if err != nil {
 		return nil, err
 	}
-	open := func(ctx context.Context) (http.Handler, error) {
+	away := func(context.Context) error { return errNotConnected }
+	open := func(ctx context.Context) (site, error) {
 		client, err := store.Open(ctx, c.ValkeyURL,
 			store.Options{Dial: c.ValkeyConnectTimeout, Write: storeTimeout, Pooled: true})
 		if err != nil {
-			return nil, err
+			return site{}, err
 		}
 		return newDashboard(ctx, c, settings, client, log)
 	}
-	return &connector{open: open, unavailable: unavailable, log: log, now: time.Now}, nil
+	return &connector{open: open, unavailable: site{unavailable, away}, log: log, now: time.Now}, nil
 }
 
 // ServeHTTP connects if necessary.
 func (c *connector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c.handler(r.Context()).ServeHTTP(w, r)
+	c.site(r.Context()).ServeHTTP(w, r)
 }
 
-// handler returns the dashboard, or the unavailable server after a failure. Requests wait
+var errNotConnected = errors.New("not connected to Valkey")
+
+// minute brings Valkey to the newest change of the log, and stores what is not yet there.
+func (c *connector) minute(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, auth.Long)
+	defer cancel()
+	return c.site(ctx).minute(ctx)
+}
+
+// site returns the dashboard, or the unavailable server after a failure. Requests wait
 // for the attempt under way. If an attempt of another request fails, perhaps because of a
 // freeze, the request starts its own.
-func (c *connector) handler(ctx context.Context) http.Handler {
+func (c *connector) site(ctx context.Context) site {
 	a, own := c.connect(ctx, false)
 	for a != nil {
 		select {
@@ -86,7 +103,7 @@ func (c *connector) handler(ctx context.Context) http.Handler {
 		case <-ctx.Done():
 			return c.unavailable
 		}
-		if a.ready != nil {
+		if a.ready.Handler != nil {
 			return a.ready
 		}
 		if own {
@@ -131,62 +148,41 @@ func (c *connector) run(ctx context.Context, a *attempt) {
 	c.attempt = nil
 }
 
-// newDashboard returns the dashboard on a connection to Valkey. It repairs the policies'
-// copies first.
+// newDashboard returns the dashboard on a connection to Valkey. It begins the log if it is
+// empty, and brings Valkey to its newest change. Pages, revocations and bans work without.
 func newDashboard(
 	ctx context.Context, c settings, settings server.Config, client valkey.Client, log *slog.Logger,
-) (http.Handler, error) {
-	logins := throttle.New(client)
-	owners := throttle.NewOwners(client)
-	keys, sessions := registry.NewStore(client, c.pepper), session.NewStore(client, c.SessionIdle)
-	keys.ForeignKeys = c.ForeignKeys
-	checker := enforce.NewChecker(client, c.pepper)
-	tokens := token.NewStore(client, c.pepper)
-	changes, err := openJournal(c, client, keys, tokens, log)
+) (site, error) {
+	storage, err := objects.Open(c.ChangesLog)
 	if err != nil {
-		return nil, err
+		return site{}, err
 	}
-	calls := records.NewReader(client, time.Now)
+	keys, sessions := registry.New(client, storage, c.pepper), session.NewStore(client, c.SessionIdle)
+	keys.ForeignKeys = c.ForeignKeys
+	checker, calls := enforce.NewChecker(client, c.pepper), records.NewReader(client, time.Now)
 	crossings := crossing.NewStore(client, log)
 	crossings.Target = c.CrossingsTarget
-	registered := app.NewRegistry(keys, calls, checker)
-	health := &storeHealth{writable: keys.Writable, usable: keys.Usable, sync: keys.Sync, log: log,
-		now: time.Now}
-	if changes != nil {
-		health.journal = &journalHealth{Journal: changes, keys: registered,
-			restores: c.JournalRestore == restoreAlways, retention: c.AuditRetention, log: log}
-	}
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout+c.ValkeyConnectTimeout)
 	defer cancel()
-	health.repair(ctx)
+	if err := keys.Start(ctx); err != nil {
+		log.WarnContext(ctx, "catch up with the log of changes", "cause", err)
+	}
 	eviction := store.Eviction(ctx, client, c.ValkeyURL)
 	if eviction != "" {
 		log.WarnContext(ctx, "Valkey may evict keys and policies: set its maxmemory-policy to volatile-lfu",
 			"maxmemory_policy", eviction)
 	}
-	return server.New(settings, server.Services{
-		Keys: registered, Checker: checker, Records: calls,
-		Crossings: crossings,
-		Sessions:  sessions, Tokens: tokens, Logins: logins, Owners: owners, Journal: changes,
-		Pepper: c.pepper, Ready: health.ready, Eviction: eviction, Log: log,
+	handler, err := server.New(settings, server.Services{
+		Keys: app.NewRegistry(keys, calls, checker), Checker: checker, Records: calls, Crossings: crossings,
+		Sessions: sessions, Tokens: token.NewStore(keys, client, c.pepper), Logins: throttle.New(client),
+		Owners: throttle.NewOwners(client), Pepper: c.pepper, Eviction: eviction, Log: log,
+		Ready: func(ctx context.Context) error {
+			if err := keys.Writable(ctx); err != nil {
+				return err
+			}
+			return keys.Usable(ctx)
+		},
 		StoreVersion: func(ctx context.Context) (string, error) { return store.Version(ctx, client) },
 	})
-}
-
-// openJournal opens the journal. Every change of keys, policies and tokens is stored
-// there before it is acknowledged. It returns nil if JOURNAL is not set.
-func openJournal(
-	c settings, client valkey.Client, keys *registry.Store, tokens *token.Store, log *slog.Logger,
-) (*journal.Journal, error) {
-	if c.Journal == "" {
-		return nil, nil //nolint:nilnil // there is no journal, and nothing is wrong
-	}
-	storage, err := objects.Open(c.Journal)
-	if err != nil {
-		return nil, err
-	}
-	j := journal.New(storage, client, audit.NewKey(c.pepper), c.JournalAway == queueChanges, log)
-	keys.Audit().UseJournal(j)
-	tokens.Audit().UseJournal(j)
-	return j, nil
+	return site{handler, keys.Start}, err
 }

@@ -31,7 +31,7 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	f := &fixture{server: miniredis.RunT(t), clock: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)}
-	c, err := readConfig(environment("VALKEY_URL=valkey://" + f.server.Addr()))
+	c, err := readConfig(environment("VALKEY_URL=valkey://"+f.server.Addr(), "CHANGES_LOG="+t.TempDir()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,9 +39,9 @@ func newFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	open := f.open
-	f.open = func(ctx context.Context) (http.Handler, error) {
+	f.open = func(ctx context.Context) (site, error) {
 		if f.unavailable {
-			return nil, errors.New("dial tcp " + unreachable + ": connection refused")
+			return site{}, errors.New("dial tcp " + unreachable + ": connection refused")
 		}
 		return open(ctx)
 	}
@@ -81,7 +81,6 @@ func TestStoreUnavailableAtTheStart(t *testing.T) {
 		t.Errorf("within retryPause: got %d, want 503", w.Code)
 	}
 	f.clock = f.clock.Add(retryPause)
-	seeded(t, f.server)
 	for path, want := range map[string]int{"/login": 200, "/healthz": 200, "/keys": 303} {
 		if w := get(f, path); w.Code != want {
 			t.Errorf("%s with Valkey available: got %d, want %d", path, w.Code, want)
@@ -103,7 +102,7 @@ func TestSlowLogIn(t *testing.T) {
 		if name == "cluster" {
 			url += "?cluster=true"
 		}
-		c, err := readConfig(environment(url, "VALKEY_CONNECT_TIMEOUT=8s"))
+		c, err := readConfig(environment(url, "CHANGES_LOG="+t.TempDir(), "VALKEY_CONNECT_TIMEOUT=8s"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,10 +123,10 @@ func TestAttemptFailsWhileARequestWaits(t *testing.T) {
 	f := newFixture(t)
 	open := f.open
 	began, fails := make(chan struct{}), make(chan struct{})
-	f.open = func(context.Context) (http.Handler, error) {
+	f.open = func(context.Context) (site, error) {
 		close(began)
 		<-fails
-		return nil, errors.New("the connection was lost in a freeze")
+		return site{}, errors.New("the connection was lost in a freeze")
 	}
 	first := make(chan int)
 	go func() { first <- get(f, "/login").Code }()
@@ -155,9 +154,9 @@ func TestAttemptFailsInAFreeze(t *testing.T) {
 	f := newFixture(t)
 	open := f.open
 	thawed := make(chan struct{})
-	f.open = func(context.Context) (http.Handler, error) {
+	f.open = func(context.Context) (site, error) {
 		<-thawed
-		return nil, errors.New("the connection was lost in a freeze")
+		return site{}, errors.New("the connection was lost in a freeze")
 	}
 	a, _ := f.connect(t.Context(), false) // at the start of the environment
 	f.clock = f.clock.Add(time.Minute)
@@ -172,7 +171,6 @@ func TestAttemptFailsInAFreeze(t *testing.T) {
 // If Valkey becomes unavailable later, /healthz reports it, and recovers with Valkey.
 func TestStoreUnavailableLater(t *testing.T) {
 	f := newFixture(t)
-	seeded(t, f.server)
 	if w := get(f, "/healthz"); w.Code != http.StatusOK {
 		t.Fatalf("at first: got %d, want 200", w.Code)
 	}

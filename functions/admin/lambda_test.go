@@ -18,10 +18,9 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
 
-	"tidegate/internal/audit"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
-	"tidegate/internal/registry"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 )
@@ -48,12 +47,11 @@ func newFunction(t *testing.T, variables ...string) lambda.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys := registry.NewStore(client, c.pepper)
-	by := registry.Edit{By: audit.Actor{Kind: "system", Name: "test"}}
+	c.ChangesLog = t.TempDir()
+	keys := registrytest.Open(t, client, c.ChangesLog, c.pepper)
+	by := registrytest.Edit
 	plan := policy.Plan{Name: "free", Limits: []limits.Limit{{Requests: 10, Window: 10 * time.Second}}}
-	if _, err := keys.SaveSet(t.Context(), policy.Set{Plans: []policy.Plan{plan}}, by); err != nil {
-		t.Fatal(err)
-	}
+	registrytest.Save(t, keys, by, func(set *policy.Set) { set.Plans = []policy.Plan{plan} })
 	if _, _, err := keys.Create(t.Context(), policy.NewKey{Name: "acme", Env: "test", Plan: "free"},
 		by); err != nil {
 		t.Fatal(err)

@@ -3,12 +3,12 @@ package main
 import (
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/cause"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
@@ -32,8 +32,10 @@ func TestRights(t *testing.T) {
 	t.Run("serverless", func(t *testing.T) {
 		cache := valkeytest.StartServerless(t)
 		checkRights(t, cache.URL())
-		if len(cache.Refused()) > 0 {
-			t.Errorf("a serverless cache lacks %q", cache.Refused())
+		// it has no replicas to wait for
+		lacks := slices.DeleteFunc(cache.Refused(), func(c string) bool { return c == "WAIT 0" })
+		if len(lacks) > 0 {
+			t.Errorf("a serverless cache lacks %q", lacks)
 		}
 	})
 }
@@ -41,9 +43,10 @@ func TestRights(t *testing.T) {
 func checkRights(t *testing.T, root string) {
 	t.Helper()
 	admin := valkeytest.As(t, root, "admin", acl.Rules(acl.Admin()))
-	keys := seed(t, admin, valkeytest.As(t, root, "check", acl.Rules(acl.Check())))
+	folder := t.TempDir()
+	keys := seed(t, admin, valkeytest.As(t, root, "check", acl.Rules(acl.Check())), folder)
 	const password = "only for this test"
-	c, err := readConfig(environment("VALKEY_URL="+admin, "ADMIN_PASSWORD_HASH=",
+	c, err := readConfig(environment("VALKEY_URL="+admin, "CHANGES_LOG="+folder, "ADMIN_PASSWORD_HASH=",
 		"ADMIN_PASSWORD="+strings.Repeat(password, 2)))
 	if err != nil {
 		t.Fatal(err)
@@ -68,15 +71,15 @@ func checkRights(t *testing.T, root string) {
 		t.Errorf("Valkey refused:\n%s", strings.Join(refused, "\n"))
 	}
 	done := map[string]bool{}
-	for query := (audit.Query{Count: 500}); ; {
-		page, err := keys.Audit().List(t.Context(), query)
+	for query := (registry.AuditQuery{Count: 500}); ; {
+		page, err := keys.Audit(t.Context(), query)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, e := range page.Entries {
 			done[e.Action] = true
 		}
-		if query.After = page.Next; page.Next == "" { // a page ends early if keys share a chain
+		if query.Before = page.Next; page.Next == 0 {
 			break
 		}
 	}
@@ -89,17 +92,18 @@ func checkRights(t *testing.T, root string) {
 }
 
 // seed creates keys and a policy with every kind of limit, and makes calls.
-func seed(t *testing.T, adminURL, checkURL string) *registry.Store {
+func seed(t *testing.T, adminURL, checkURL, folder string) *registry.Store {
 	t.Helper()
 	pepper, err := apikey.NewPepper(strings.Repeat("p", 32))
 	if err != nil {
 		t.Fatal(err)
 	}
-	edit := registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
-	keys := registry.NewStore(storetest.Connect(t, adminURL), pepper)
-	if _, err := keys.SaveSet(t.Context(), everything(), edit); err != nil {
-		t.Fatal(err)
-	}
+	edit := registry.Edit{By: registry.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
+	keys := registrytest.Open(t, storetest.Connect(t, adminURL), folder, pepper)
+	registrytest.Save(t, keys, edit, func(set *policy.Set) {
+		next := everything()
+		set.Plans, set.Limits, set.Routes = next.Plans, next.Limits, next.Routes
+	})
 	client := storetest.Connect(t, checkURL)
 	check, recorder := enforce.NewChecker(client, pepper), records.NewRecorder(time.Now)
 	for _, name := range []string{"acme", "bolt", "core"} {
@@ -111,7 +115,7 @@ func seed(t *testing.T, adminURL, checkURL string) *registry.Store {
 			Route:   route.Call{API: "api", Stage: "prod", Method: "GET", Path: "/orders"},
 		}
 		for range 4 {
-			if _, err := check.Check(t.Context(), call, nil); err != nil {
+			if _, err := check.Check(t.Context(), call); err != nil {
 				t.Fatal(err)
 			}
 			recorder.Record(records.Call{Caller: key.ID, Registered: true, Cost: 1,

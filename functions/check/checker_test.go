@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/binary"
 	"errors"
 	"log/slog"
 	"regexp"
@@ -10,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"fmt"
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
@@ -35,7 +34,7 @@ type function struct {
 	group string // of new keys
 }
 
-var tester = registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}}
+var tester = registry.Edit{By: registry.Actor{Kind: "user", Name: "tester"}}
 
 func newFunction(t *testing.T, plans ...policy.Plan) *function {
 	t.Helper()
@@ -56,7 +55,7 @@ func newFunction(t *testing.T, plans ...policy.Plan) *function {
 	}
 	f.checker = newChecker(c, log, metrics, now)
 	f.admin = storetest.Connect(t, server)
-	f.set = registry.NewStore(f.admin, c.pepper)
+	f.set = registrytest.New(t, f.admin, c.pepper)
 	f.edit(t, func(set *policy.Set) { set.Plans = plans })
 	return f
 }
@@ -172,15 +171,18 @@ func TestRefusedCallersDoNotEndAnOutage(t *testing.T) {
 // of another build.
 func (f *function) damage(t *testing.T, from, to string) {
 	t.Helper()
-	record := f.command(t, "GET", keyspace.Record(policyset.SetID))
+	field := keyspace.RecordField(keyspace.PolicyID)
+	record := f.command(t, "HGET", keyspace.PolicyBuckets[0].Records(), field)
 	if !strings.Contains(record, from) {
 		t.Fatalf("no %s in %s", from, record)
 	}
-	version := binary.BigEndian.AppendUint32(nil, binary.BigEndian.Uint32([]byte(record))+1)
-	f.command(t, "SET", keyspace.Record(policyset.SetID),
-		string(version)+strings.ReplaceAll(record[4:], from, to))
+	version, content := policyset.Stored(record)
+	damaged := fmt.Sprintf("%d %s", version+1, strings.ReplaceAll(string(content), from, to))
+	for _, bucket := range keyspace.PolicyBuckets {
+		f.command(t, "HSET", bucket.Records(), field, damaged)
+	}
 	for _, bucket := range keyspace.All() {
-		f.command(t, "SETRANGE", bucket.Name("p"), "1", string(version))
+		f.command(t, "HSET", bucket.Records(), keyspace.PolicyField, fmt.Sprint(version+1))
 	}
 }
 

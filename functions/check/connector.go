@@ -64,7 +64,7 @@ func (c *connector) Check(ctx context.Context, call enforce.Call) (enforce.Resul
 		c.probe(ctx, call)
 	}
 	result, err := store.Retry(ctx, func(ctx context.Context) (enforce.Result, error) {
-		checked, err := c.checker.Check(ctx, call, nil)
+		checked, err := c.checker.Check(ctx, call)
 		call.Again = true
 		return checked, err
 	})

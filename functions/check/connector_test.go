@@ -13,7 +13,6 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
 	"tidegate/internal/records"
@@ -32,6 +31,7 @@ const allowance = 200
 type environment struct {
 	*connector
 	admin  valkey.Client
+	keys   *registry.Store
 	secret apikey.Secret
 	clock  atomic.Int64 // nanoseconds that freeze added
 }
@@ -56,25 +56,16 @@ func newEnvironment(t *testing.T, server, url string, timeout time.Duration) *en
 func (e *environment) prepare(t *testing.T, server string) {
 	t.Helper()
 	e.admin = storetest.Connect(t, server)
+	e.keys = registrytest.New(t, e.admin, e.config.pepper)
+	registrytest.Save(t, e.keys, registrytest.Edit,
+		registrytest.Plan("free", registrytest.Limits(fmt.Sprint(allowance, " per day"))...))
 	e.secret = e.newKey(t)
 }
 
 func (e *environment) newKey(t *testing.T) apikey.Secret {
 	t.Helper()
-	keys, edit := registry.NewStore(e.admin, e.config.pepper),
-		registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}}
-	set, err := keys.Set(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(set.Plans) == 0 {
-		set.Plans = []policy.Plan{{Name: "free",
-			Limits: registrytest.Limits(fmt.Sprint(allowance, " per day"))}}
-		if _, err := keys.SaveSet(t.Context(), *set, edit); err != nil {
-			t.Fatal(err)
-		}
-	}
-	_, secret := registrytest.Create(t, keys, edit, policy.NewKey{Name: "caller", Env: "test", Plan: "free"})
+	_, secret := registrytest.Create(t, e.keys, registrytest.Edit,
+		policy.NewKey{Name: "caller", Env: "test", Plan: "free"})
 	return secret
 }
 
@@ -103,7 +94,7 @@ func (e *environment) command(t *testing.T, words ...string) string {
 	return text
 }
 
-var probe = regexp.MustCompile(`\[0 (?:\d+\.){3}\d+:\d+\] "GET"`)
+var probe = regexp.MustCompile(`\[0 (?:\d+\.){3}\d+:\d+\] "HGET"`)
 
 // A busy function does not probe. One whose clock was set back does, since it cannot know
 // how long it paused.

@@ -105,7 +105,7 @@ func TestRevokedForeignValue(t *testing.T) {
 	call := f.foreign(t, 1, "192.0.2.1/32")
 	f.importKey(t, call, "open")
 	f.wantAllowed(t, "imported", call)
-	if _, err := registrytest.Revoke(t.Context(), f.set, call.Subject, 1, tester); err != nil {
+	if _, err := registrytest.Revoke(t.Context(), f.set, call.Subject, tester); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -114,9 +114,10 @@ func TestRevokedForeignValue(t *testing.T) {
 			t.Errorf("got %+v, %v; want the key revoked after Valkey was asked", attempt, err)
 		}
 	}
-	if _, err := f.set.Update(t.Context(), call.Subject, 2, "key.unrevoke", tester, func(k *policy.Key) {
-		k.Status = policy.Active
-	}); err != nil {
+	if _, err := registrytest.Update(t.Context(), f.set, call.Subject, "key.unrevoke", tester,
+		func(k *policy.Key) {
+			k.Status = policy.Active
+		}); err != nil {
 		t.Fatal(err)
 	}
 	f.wantAllowed(t, "restored", call)

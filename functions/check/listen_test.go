@@ -12,10 +12,8 @@ import (
 
 	"tidegate/functions/check/direct"
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/limits"
-	"tidegate/internal/policy"
-	"tidegate/internal/registry"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 )
@@ -24,16 +22,12 @@ import (
 func TestListen(t *testing.T) {
 	const pepper = "pepper!!pepper!!pepper!!pepper!!"
 	url := valkeytest.Start(t)
-	store := registry.NewStore(storetest.Connect(t, url), apikey.Pepper(pepper))
+	store := registrytest.New(t, storetest.Connect(t, url), apikey.Pepper(pepper))
 	l, err := limits.Parse("2 per hour")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.SaveSet(t.Context(),
-		policy.Set{Plans: []policy.Plan{{Name: "pro", Limits: []limits.Limit{l}}}},
-		registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}); err != nil {
-		t.Fatal(err)
-	}
+	registrytest.Save(t, store, registrytest.Edit, registrytest.Plan("pro", l))
 	a, err := assemble([]string{"VALKEY_URL=" + url, "KEY_PEPPER=" + pepper, "VALKEY_TIMEOUT=10s"},
 		io.Discard)
 	if err != nil {

@@ -19,7 +19,6 @@ import (
 	"tidegate/functions/check/authorizer"
 	"tidegate/functions/check/identity"
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/cause"
 	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
@@ -27,6 +26,7 @@ import (
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/records"
+	"tidegate/internal/registry"
 	"tidegate/internal/route"
 	"tidegate/internal/telemetry"
 	"tidegate/internal/testing/registrytest"
@@ -76,15 +76,18 @@ func newDenialWorld(t *testing.T) *denialWorld {
 		w.values[name], w.ids[name] = secret.Reveal(), secret.ID()
 	}
 	w.change(t, "revoked", func(id string) error {
-		_, err := registrytest.Revoke(t.Context(), w.set, id, 1, tester)
+		_, err := registrytest.Revoke(t.Context(), w.set, id, tester)
 		return err
 	})
 	w.change(t, "rotated", func(id string) error {
-		_, _, err := w.set.Rotate(t.Context(), id, 1, 0, tester)
+		k, err := w.set.Get(t.Context(), id)
+		if err == nil {
+			_, _, err = w.set.Rotate(t.Context(), id, k.Version, 0, tester)
+		}
 		return err
 	})
 	w.change(t, "banned", func(id string) error {
-		_, err := w.set.Update(t.Context(), id, 1, audit.KeyBan, tester, func(k *policy.Key) {
+		_, err := registrytest.Update(t.Context(), w.set, id, registry.KeyBan, tester, func(k *policy.Key) {
 			k.Banned = time.Now().Add(time.Hour)
 		})
 		return err
@@ -373,7 +376,7 @@ func TestNeverPassingCallsAreLoggedOnceAMinute(t *testing.T) {
 	f.edit(t, func(s *policy.Set) { s.Routes = []limits.Route{registrytest.Route("report", 1, "/reports")} })
 	secret := f.key(t, "many")
 	override := &policy.Override{Limits: perHour(2), Reason: "small"}
-	if _, err := registrytest.Override(t.Context(), f.set, secret.ID(), 1, override, tester); err != nil {
+	if _, err := registrytest.Override(t.Context(), f.set, secret.ID(), override, tester); err != nil {
 		t.Fatal(err)
 	}
 	f.edit(t, func(s *policy.Set) { s.Routes = []limits.Route{registrytest.Route("report", 3, "/reports")} })
@@ -648,11 +651,11 @@ func TestCrossedByALostReply(t *testing.T) {
 	}
 	call := enforce.Call{Kind: policy.APIKey, Subject: secret.ID(), Secret: secret}
 	checker := f.checker.Loaded()
-	if _, err := checker.Check(t.Context(), call, nil); err != nil { // the fifth call; its reply is lost
+	if _, err := checker.Check(t.Context(), call); err != nil { // the fifth call; its reply is lost
 		t.Fatal(err)
 	}
 	call.Again = true
-	result, err := checker.Check(t.Context(), call, nil)
+	result, err := checker.Check(t.Context(), call)
 	if err != nil || len(result.Crossings) != 1 || result.Crossings[0].Percent != 50 {
 		t.Errorf("got %+v, %v, want a crossing of 50%%", result.Crossings, err)
 	}

@@ -69,7 +69,8 @@ func changedKey(change func(*policy.Key)) func(*testing.T, *function) apikey.Sec
 	return func(t *testing.T, f *function) apikey.Secret {
 		t.Helper()
 		secret := f.key(t, "free")
-		if _, err := f.set.Update(t.Context(), secret.ID(), 1, "key.edit", tester, change); err != nil {
+		_, err := registrytest.Update(t.Context(), f.set, secret.ID(), "key.edit", tester, change)
+		if err != nil {
 			t.Fatal(err)
 		}
 		return secret

@@ -59,6 +59,7 @@ def limit_rest_api(scope: Construct, id: str, api: apigateway.IRestApi, check_fu
             "Access-Control-Expose-Headers": "'Retry-After,RateLimit,RateLimit-Policy'",
             "Cache-Control": "'no-store'",
             "Content-Type": "'application/problem+json'",
+            # An MCP server adds resource_metadata: see docs/attach.md.
             "WWW-Authenticate": "'Bearer realm=\"tidegate\"'",
         },
         templates={"application/json": UNAUTHORIZED},

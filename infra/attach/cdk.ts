@@ -53,6 +53,7 @@ export function limitRestApi(scope: Construct, id: string, api: apigateway.IRest
       'Access-Control-Expose-Headers': "'Retry-After,RateLimit,RateLimit-Policy'",
       'Cache-Control': "'no-store'",
       'Content-Type': "'application/problem+json'",
+      // An MCP server adds resource_metadata: see docs/attach.md.
       'WWW-Authenticate': `'Bearer realm="tidegate"'`,
     },
     templates: { 'application/json': unauthorized },

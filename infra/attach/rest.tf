@@ -85,6 +85,7 @@ resource "aws_api_gateway_gateway_response" "unauthorized" {
     "gatewayresponse.header.Access-Control-Expose-Headers" = "'Retry-After,RateLimit,RateLimit-Policy'"
     "gatewayresponse.header.Cache-Control"                 = "'no-store'"
     "gatewayresponse.header.Content-Type"                  = "'application/problem+json'"
+    # An MCP server adds resource_metadata: see docs/attach.md.
     "gatewayresponse.header.WWW-Authenticate"              = "'Bearer realm=\"tidegate\"'"
   }
 

@@ -49,6 +49,10 @@ type Props struct {
 	// send cookies too (credentials: "include") need one origin. An HTTP API has its own
 	// CORS configuration, CorsPreflight, which is not changed.
 	CORSOrigin string
+	// Challenge has further parameters of WWW-Authenticate in a REST API's 401, such as
+	// resource_metadata="https://api.example/.well-known/oauth-protected-resource", where
+	// clients of an MCP server begin their log-in. Scripts may then read that header too.
+	Challenge string
 	// OwnResponses leaves out the gateway responses of a REST API, or the response
 	// mappings of an HTTP API, for an API that answers in its own way. Without it an own
 	// gateway response of the same type is refused, and own mappings are kept.
@@ -127,7 +131,7 @@ func (a *RateLimitAuthorizer) attachREST(scope constructs.Construct, p *Props) {
 	// the id of the CDK's own permission, if it adds one
 	p.permit(scope, a.ARN, *awscdk.Names_NodeUniqueId(attached.Node())+":Permissions")
 	if !p.OwnResponses {
-		addGatewayResponses(scope, p.RestAPI, p.CORSOrigin)
+		addGatewayResponses(scope, p)
 	}
 	warnOfDeployment(scope, p.RestAPI)
 }

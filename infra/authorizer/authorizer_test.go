@@ -113,6 +113,35 @@ func TestAttachesToARESTAPI(t *testing.T) {
 	onlyPermission(t, template, "AWS::ApiGateway::Authorizer")
 }
 
+// A challenge adds to WWW-Authenticate, and scripts may read it.
+func TestChallenge(t *testing.T) {
+	const metadata = `resource_metadata="https://api.example/.well-known/oauth-protected-resource"`
+	for origin, exposed := range map[string]any{authorizer.NoOrigin: nil,
+		"": "'Retry-After,RateLimit,RateLimit-Policy,WWW-Authenticate'"} {
+		s := newUserAppWithoutEnv()
+		s.use(authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("Limits"), &authorizer.Props{
+			Function: s.check, RestAPI: s.rest, Challenge: metadata, CORSOrigin: origin}))
+		template, problem := s.synthesise()
+		if problem != "" {
+			t.Fatal(problem)
+		}
+		for _, response := range resources(t, template, "AWS::ApiGateway::GatewayResponse") {
+			fields, _ := response["ResponseParameters"].(map[string]any)
+			want, wantExposed := any(nil), any(nil)
+			if origin == "" {
+				wantExposed = "'Retry-After,RateLimit,RateLimit-Policy'"
+			}
+			if response["ResponseType"] == "UNAUTHORIZED" {
+				want, wantExposed = `'Bearer realm="tidegate", `+metadata+"'", exposed
+			}
+			got := fields["gatewayresponse.header.Access-Control-Expose-Headers"]
+			if fields["gatewayresponse.header.WWW-Authenticate"] != want || got != wantExposed {
+				t.Errorf("%s: got %v, want %v and %v", response["ResponseType"], fields, want, wantExposed)
+			}
+		}
+	}
+}
+
 func TestAttachesToAnHTTPAPI(t *testing.T) {
 	s := newUserAppWithoutEnv()
 	s.use(authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("Limits"),
@@ -347,6 +376,15 @@ func TestRefusesWhatBreaksCounting(t *testing.T) {
 		"cache": {attach(func(_ *userApp, p *authorizer.Props) {
 			p.ResultsCacheTTL = 5 * time.Minute
 		}), []string{"ResultsCacheTTL is 5m0s"}},
+		"challenge without quotes": {attach(func(_ *userApp, p *authorizer.Props) {
+			p.Challenge = "resource_metadata=https://api.example"
+		}), []string{"Challenge is", "resource_metadata="}},
+		"challenge that ends the value": {attach(func(_ *userApp, p *authorizer.Props) {
+			p.Challenge = `a="b'c"`
+		}), []string{"Challenge is"}},
+		"challenge of an HTTP API": {attach(func(s *userApp, p *authorizer.Props) {
+			p.RestAPI, p.HTTPAPI, p.Challenge = nil, s.http, `a="b"`
+		}), []string{"Challenge is for a REST API"}},
 		"identity source": {attach(func(_ *userApp, p *authorizer.Props) {
 			p.IdentitySources = []string{"x"}
 		}), []string{"IdentitySources are"}},

@@ -2,7 +2,6 @@ package authorizer
 
 import (
 	"encoding/json"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -41,14 +40,18 @@ const (
 
 // addGatewayResponses adds Tidegate's gateway responses to a REST API: 429 for a deny,
 // which the authorizer returns only over a limit, and 401 for the error "Unauthorized".
-func addGatewayResponses(scope constructs.Construct, api awsapigateway.IRestApi, origin string) {
+func addGatewayResponses(scope constructs.Construct, p *Props) {
 	add := func(id string, kind awsapigateway.ResponseType, status int, template string,
 		headers map[string]*string) {
 		headers["Cache-Control"] = jsii.String("'no-store'")
 		headers["Content-Type"] = jsii.String(problemType)
-		maps.Copy(headers, corsHeaders(origin))
+		for name, value := range corsHeaders(p.CORSOrigin) {
+			if headers[name] == nil {
+				headers[name] = value
+			}
+		}
 		awsapigateway.NewGatewayResponse(scope, &id, &awsapigateway.GatewayResponseProps{
-			RestApi:         api,
+			RestApi:         p.RestAPI,
 			Type:            kind,
 			StatusCode:      jsii.String(strconv.Itoa(status)),
 			ResponseHeaders: &headers,
@@ -61,11 +64,18 @@ func addGatewayResponses(scope constructs.Construct, api awsapigateway.IRestApi,
 			"RateLimit-Policy": jsii.String("context.authorizer.rateLimitPolicy"),
 			"Retry-After":      jsii.String("context.authorizer.retryAfter"),
 		})
+	challenge := map[string]*string{"WWW-Authenticate": jsii.String(`'Bearer realm="tidegate"'`)}
+	if p.Challenge != "" {
+		challenge["WWW-Authenticate"] = jsii.String(`'Bearer realm="tidegate", ` + p.Challenge + "'")
+		if p.CORSOrigin != NoOrigin {
+			challenge[exposeHeaders] = jsii.String(strings.TrimSuffix(exposed, "'") + ",WWW-Authenticate'")
+		}
+	}
 	add("Unauthorized", awsapigateway.ResponseType_UNAUTHORIZED(), http.StatusUnauthorized, unauthorized,
-		map[string]*string{
-			"WWW-Authenticate": jsii.String(`'Bearer realm="tidegate"'`),
-		})
+		challenge)
 }
+
+const exposeHeaders = "Access-Control-Expose-Headers"
 
 // exposed lists the headers of a 401 and a 429 that scripts of other origins may read.
 const exposed = "'Retry-After,RateLimit,RateLimit-Policy'"
@@ -77,8 +87,8 @@ func corsHeaders(origin string) map[string]*string {
 		return nil
 	}
 	headers := map[string]*string{
-		"Access-Control-Allow-Origin":   jsii.String("'" + origin + "'"),
-		"Access-Control-Expose-Headers": jsii.String(exposed),
+		"Access-Control-Allow-Origin": jsii.String("'" + origin + "'"),
+		exposeHeaders:                 jsii.String(exposed),
 	}
 	if origin != AnyOrigin {
 		headers["Access-Control-Allow-Credentials"] = jsii.String("'true'")

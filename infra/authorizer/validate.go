@@ -65,8 +65,24 @@ func (g *guard) checkProps() []string {
 			fmt.Sprintf("CORSOrigin is %q: must be an origin such as https://app.example.com, AnyOrigin or "+
 				"NoOrigin", g.props.CORSOrigin))
 	}
+	switch {
+	case g.props.Challenge == "":
+	case !challenge.MatchString(g.props.Challenge):
+		problems = append(problems, fmt.Sprintf(`Challenge is %.200q: must be parameters such as `+
+			`resource_metadata="https://api.example/.well-known/oauth-protected-resource", separated by commas`,
+			g.props.Challenge))
+	case g.props.HTTPAPI != nil:
+		problems = append(problems, "Challenge is for a REST API: an HTTP API answers 403, which begins no "+
+			"log-in")
+	}
 	return problems
 }
+
+// challenge has parameters of WWW-Authenticate, whose values fit into a static value of API
+// Gateway.
+var challenge = regexp.MustCompile(`^[a-z_]+="` + plainText + `"(, ?[a-z_]+="` + plainText + `")*$`)
+
+const plainText = `[^"'\\[:cntrl:][:^ascii:]]*`
 
 var origin = regexp.MustCompile(`^(\*|none|https?://[a-z0-9.-]+(:\d{1,5})?)$`)
 

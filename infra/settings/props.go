@@ -27,8 +27,9 @@ type Props struct {
 	// Zones are 2 or 3 availability zones. Default the first two of the region.
 	Zones []string `flag:"zones" fixed:"the subnets and the cache would be replaced"`
 
-	// Journal stores every change durably before it is acknowledged.
-	Journal Journal
+	// ChangesLockDays is for how many days nobody, not even the account's root user, can
+	// delete an object of the log of changes. Default none.
+	ChangesLockDays int `flag:"changesLockDays" range:"1-3650"`
 	// Crossings is the target of events of crossed limits: the account's default event
 	// bus, or a topic of the stack. Default none.
 	Crossings string `flag:"crossings" values:"eventbridge,sns"`
@@ -79,20 +80,6 @@ type Props struct {
 
 	// Nag makes synthesis fail for every finding of cdk-nag that is not an exception.
 	Nag bool `flag:"nag"`
-}
-
-// Journal is the bucket that stores every change. It stays when the stack is deleted.
-type Journal struct {
-	Enabled bool `flag:"journal" fixed:"a journal that is on again would start empty"`
-	// Away is whether changes are refused or queued while the bucket is unavailable.
-	Away string `flag:"journalAway" values:"refuse,queue" env:"JOURNAL_AWAY"`
-	// Restore is whether changes that Valkey lost are restored always or on request.
-	Restore string `flag:"journalRestore" values:"ask,always" env:"JOURNAL_RESTORE"`
-	// LockDays is for how many days nobody, not even the account's root user, can delete
-	// an entry. Default none.
-	LockDays int `flag:"journalLockDays" range:"1-3650"`
-	// AuditRetention is how long entries of the audit log stay in Valkey.
-	AuditRetention *time.Duration `flag:"auditRetention" env:"AUDIT_RETENTION"`
 }
 
 // Store is the cache.
@@ -179,6 +166,8 @@ type JWT struct {
 	PlanClaim     string `flag:"jwtPlanClaim" env:"JWT_PLAN_CLAIM"`
 	// PlanMap has the plans of the groups that PlanClaim lists, as a JSON object.
 	PlanMap string `flag:"jwtPlanMap" env:"JWT_PLAN_MAP"`
+	// RequiredClaims are claims that must have the given texts, as a JSON object.
+	RequiredClaims string `flag:"jwtRequiredClaims" env:"JWT_REQUIRED_CLAIMS"`
 	// ContextClaims are claims that backends get.
 	ContextClaims []string `flag:"jwtContextClaims" env:"JWT_CONTEXT_CLAIMS"`
 	// Cookie is the name of a cookie with a token, which counts for pages of CookieOrigins.

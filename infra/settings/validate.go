@@ -74,10 +74,9 @@ func (p *Props) check() error {
 	want(!networkRange(p.CIDR) || p.nodes() <= p.room(), "shards", p.Store.Shards,
 		"means %d nodes, and cidr=%s has room for %d: choose a larger range, such as 10.42.0.0/16",
 		p.nodes(), p.CIDR, p.room())
-	p.Journal.check(want)
-	want(!p.Journal.Enabled || !bucketURL.MatchString(p.Identity.JWT.JWKSURL), "jwtJwksUrl",
-		p.Identity.JWT.JWKSURL, "must not be in S3 with journal=true: the network's way to S3 leads to the "+
-			"journal only. Use jwtJwks, or an address before the bucket")
+	want(!bucketURL.MatchString(p.Identity.JWT.JWKSURL), "jwtJwksUrl",
+		p.Identity.JWT.JWKSURL, "must not be in S3: the network's way to S3 leads to the log of changes only. "+
+			"Use jwtJwks, or an address before the bucket")
 	p.Store.check(want)
 	if err := p.Identity.check(want); err != nil {
 		errs = append(errs, err)
@@ -107,12 +106,6 @@ func (p *Props) room() int {
 		return 0
 	}
 	return max(2, len(p.Zones)) * (1<<(32-p.PrefixBits()-SubnetBits) - reservedAddresses)
-}
-
-func (j *Journal) check(want wants) {
-	wantDuration(want, "auditRetention", j.AuditRetention, config.AuditRetention)
-	want(j.Enabled || *j == Journal{}, "journal", j.Enabled,
-		"must be true with journalAway, journalRestore, journalLockDays or auditRetention")
 }
 
 // maxJWKS is the maximum size of a JWKS in bytes. It leaves room for the function's other

@@ -26,7 +26,7 @@ func (p *Props) CheckVariables() map[string]string {
 // AdminVariables returns the environment variables of the admin function that the props
 // set, without secrets and addresses.
 func (p *Props) AdminVariables() map[string]string {
-	all := variables(p.Journal, p.Login,
+	all := variables(p.Login,
 		Identity{ForeignKeys: p.Identity.ForeignKeys, TrustedProxies: p.Identity.TrustedProxies})
 	maps.Copy(all, map[string]string{"STAGE": p.Stage, "RELEASE": p.Release,
 		"OIDC_SCOPES": strings.Join(p.Login.OIDC.Scopes, " ")})

@@ -92,7 +92,6 @@ var questions = []question{
 	{"store", "Cache, which cannot change later: serverless, or nodes"},
 	{"zones", "Zones, which cannot change later: 2 or 3 names, or the region's first two"},
 	{"cidr", "Network, which cannot change later: an IPv4 range"},
-	{"journal", "Keep every change in a bucket, which cannot be turned off: true or false"},
 	{"alarmEmail", "Who gets the alarms: an email address, or nobody"},
 }
 

@@ -37,12 +37,10 @@ func TestAsks(t *testing.T) {
 	want := `{
   "flags": {
     "alarmEmail": "ops@example.com",
-    "journal": "true",
     "store": "nodes"
   },
   "fixed": {
     "cidr": "10.42.0.0/20",
-    "journal": "true",
     "replicas": "1",
     "store": "nodes",
     "valkeyVersion": "8.1",
@@ -66,7 +64,7 @@ func TestChanges(t *testing.T) {
 	app := t.TempDir()
 	for _, args := range [][]string{
 		{"prod", "store=nodes", "logLevel=warn"}, {"prod", "shards=3", "logLevel="},
-		{"prod", "valkeyVersion=9.0"}, {"prod", "journal=true"},
+		{"prod", "valkeyVersion=9.0"},
 	} {
 		if out, err := stage(t, app, "", args...); err != nil {
 			t.Fatalf("%v: %v %s", args, err, out)
@@ -81,7 +79,6 @@ func TestChanges(t *testing.T) {
 		"cidr=10.0.0.0/16":             "the network and the cache would be replaced",
 		"zones=eu-west-1a,eu-west-1b":  "was the default",
 		"replicas=2":                   "the cache would be replaced",
-		"journal=":                     "would start empty",
 		"valkeyVersion=8.2":            "cannot go back",
 		"nonsense=1":                   "unknown flag",
 		"shrads=":                      "unknown flag",

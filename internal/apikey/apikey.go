@@ -63,6 +63,37 @@ func Renew(env, id string) (Secret, error) {
 	return newSecret(prefix+env+"_", id+randomText(secretLen-IDLen)), nil
 }
 
+// Repeated returns the key that a request with this name always gives as change number of
+// the log. An empty id stands for the one that the name gives. Who does not have the pepper
+// and the name cannot tell the key from a random one.
+func (p Pepper) Repeated(env, id, name string, number uint64) (Secret, error) {
+	if id == "" {
+		id = p.text(IDLen, "id", name, 0)
+	}
+	if !ValidEnv(env) || !ValidID(id) {
+		return Secret{}, fmt.Errorf("env %q or id %q: not valid in a key", env, id)
+	}
+	return newSecret(prefix+env+"_", id+p.text(secretLen-IDLen, "secret", name, number)), nil
+}
+
+// text returns n characters that follow from a purpose, a name and a number.
+func (p Pepper) text(n int, purpose, name string, number uint64) string {
+	mac := hmac.New(sha256.New, p.Derive("repeated "+purpose))
+	block := uint64(0)
+	return base62(n, func(b []byte) {
+		for i := range len(b) / sha256.Size {
+			mac.Reset()
+			block++
+			var numbers [16]byte
+			binary.BigEndian.PutUint64(numbers[:8], number)
+			binary.BigEndian.PutUint64(numbers[8:], block)
+			mac.Write(numbers[:])
+			mac.Write([]byte(name))
+			copy(b[i*sha256.Size:], mac.Sum(nil))
+		}
+	})
+}
+
 // newSecret returns the Secret with a head, such as "tg_live_", and a secret of secretLen
 // characters.
 func newSecret(head, secret string) Secret {
@@ -175,11 +206,16 @@ func checksum(body string) string {
 // randomText returns n uniformly random base62 characters. It discards bytes above the
 // last multiple of 62.
 func randomText(n int) string {
+	return base62(n, func(b []byte) { _, _ = rand.Read(b) }) // never fails: it crashes the program instead
+}
+
+// base62 returns n characters of uniform bytes that fill gives.
+func base62(n int, fill func([]byte)) string {
 	const fair = 256 - 256%62
 	out := make([]byte, 0, n)
 	var b [64]byte
 	for len(out) < n {
-		_, _ = rand.Read(b[:]) // never fails: crypto/rand crashes the program instead
+		fill(b[:])
 		for _, c := range b {
 			if c < fair && len(out) < n {
 				out = append(out, alphabet[c%62])

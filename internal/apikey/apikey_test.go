@@ -203,3 +203,38 @@ func TestForeignValuesRefused(t *testing.T) {
 		}
 	}
 }
+
+// A repeated key is the same for the same name and number, and parses. Another name gives
+// another id, another number only another secret.
+func TestRepeatedKeys(t *testing.T) {
+	key := func(p Pepper, id, name string, number uint64) Secret {
+		t.Helper()
+		s, err := p.Repeated("live", id, name, number)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if parsed, err := Parse(s.Reveal()); err != nil || parsed != s {
+			t.Fatalf("%s: got %+v, %v, want the same key", s.Reveal(), parsed, err)
+		}
+		return s
+	}
+	pepper := Pepper(strings.Repeat("p", 32))
+	first := key(pepper, "", "one", 7)
+	if key(pepper, "", "one", 7) != first || key(pepper, first.ID(), "one", 7) != first {
+		t.Error("the same name and number give another key")
+	}
+	for what, s := range map[string]Secret{
+		"number": key(pepper, "", "one", 8), "name": key(pepper, first.ID(), "two", 7),
+		"pepper": key(Pepper(strings.Repeat("q", 32)), first.ID(), "one", 7),
+	} {
+		if s.ID() != first.ID() || s.Reveal() == first.Reveal() {
+			t.Errorf("another %s: got %s, want another secret of the same id", what, s.Reveal())
+		}
+	}
+	if key(pepper, "", "two", 7).ID() == first.ID() {
+		t.Error("another name gives the same id")
+	}
+	if _, err := pepper.Repeated("LIVE", "", "one", 7); err == nil {
+		t.Error("an invalid env is accepted")
+	}
+}

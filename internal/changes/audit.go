@@ -30,23 +30,28 @@ type Entry struct {
 	Why     string    `json:"why,omitempty"`
 	Void    uint64    `json:"void,omitempty"`    // the change that this one says is nothing
 	Items   int       `json:"items"`             // how many records it changes
-	Records []string  `json:"records,omitempty"` // the first of these
+	Records []Named   `json:"records,omitempty"` // the first of these
+}
+
+// Named is a record with what people call it.
+type Named struct {
+	Record string `json:"record"`
+	Name   string `json:"name,omitempty"`
 }
 
 // entry returns the entry of a change. One that is nothing has its number alone.
-func (c Change) entry() Entry {
+func (l *Log) entry(c Change) Entry {
 	if c.bad != nil {
 		return Entry{Number: c.Number}
 	}
 	e := Entry{Number: c.Number, ID: c.ID, Time: c.Time, Action: c.Action, By: c.By, Why: c.Why,
-		Items: len(c.Items)}
+		Void: c.Voids(), Items: len(c.Items)}
 	for _, i := range c.Items[:min(len(c.Items), auditNames)] {
-		e.Records = append(e.Records, i.Record)
-	}
-	for _, v := range c.Void {
-		if v.By == c.Number {
-			e.Void = v.Number
+		name := ""
+		if l.o.Name != nil {
+			name = l.o.Name(i.Record, i.latest())
 		}
+		e.Records = append(e.Records, Named{i.Record, name})
 	}
 	return e
 }
@@ -98,7 +103,7 @@ func (r *reading) entries(ctx context.Context, oldest, newest uint64) ([]Entry, 
 			if err != nil {
 				return nil, err
 			}
-			e = c.entry()
+			e = r.l.entry(c)
 			text, err := json.Marshal(e)
 			if err != nil {
 				return nil, fmt.Errorf("changes: %w", err)
@@ -113,7 +118,7 @@ func (r *reading) entries(ctx context.Context, oldest, newest uint64) ([]Entry, 
 	return entries, nil
 }
 
-func (l *Log) runAudit(ctx context.Context, keep string, args ...string) Reply {
+func (l *Log) runAudit(ctx context.Context, keep string, args ...string) lua.Reply {
 	run := lua.Run{Keys: []string{auditSet}, Args: append([]string{keep}, args...)}
 	return l.valkey.Run(ctx, auditScript, []lua.Run{run})[0]
 }

@@ -41,9 +41,14 @@ type bucket struct {
 	policy  uint64 // number of the last change of the policy
 	marks   []Mark
 	records []Record // as asked for
-	length  int      // of the list asked for
-	entries []string // of it, up to the limit
+	parts   []part   // as asked for
 	err     error    // why it could not be read or brought
+}
+
+// part is a part of a bucket's lists.
+type part struct {
+	length  int
+	entries []string // up to the limit
 }
 
 // Record is a record in Valkey.
@@ -51,21 +56,34 @@ type Record struct {
 	Name    string
 	Content []byte // empty if there is no record
 	Number  uint64 // of the record's last change
+	Marks   []Mark // that are not stored yet; only from Log.Records
 }
 
 // query is what to read of a bucket.
 type query struct {
-	first, last string // bounds of a list's entries, as ZRANGEBYLEX wants them
-	limit       int
-	records     []string
+	spans   []span
+	records []string
 }
 
-const recordPrefix = "r:"
+// span is what to read of lists: entries within bounds, as ZRANGEBYLEX wants them.
+type span struct {
+	first, last string
+	limit       int // 0 to count them only
+}
+
+// spanOf returns the entries that begin with a text and follow another; from the first one
+// if that is empty.
+func spanOf(begin, after string, limit int) span {
+	if after == "" {
+		return span{"[" + begin, "[" + begin + "\xff", limit}
+	}
+	return span{"(" + after, "[" + begin + "\xff", limit}
+}
 
 // keys returns the names of a bucket, its lists and its marks.
 func keys(b int) []string {
-	tag := keyspace.Bucket(b)
-	return []string{tag.Name("cr"), tag.Name("cl"), tag.Name("cm")}
+	bucket := keyspace.Bucket(b)
+	return []string{bucket.Records(), bucket.Lists(), bucket.Marks()}
 }
 
 // bucketsOf returns the buckets of a record: one, or the policy's two.
@@ -101,36 +119,42 @@ func (l *Log) read(ctx context.Context, view []bucket, buckets []int, ask func(b
 		if ask != nil {
 			queries[i] = ask(b)
 		}
-		args := []string{queries[i].first, queries[i].last, strconv.Itoa(queries[i].limit)}
+		args := []string{strconv.Itoa(len(queries[i].spans))}
+		for _, s := range queries[i].spans {
+			args = append(args, s.first, s.last, strconv.Itoa(s.limit))
+		}
 		for _, record := range queries[i].records {
-			args = append(args, recordPrefix+record)
+			args = append(args, keyspace.RecordField(record))
 		}
 		runs[i] = lua.Run{Keys: keys(b), Args: args}
 	}
 	replies := l.valkey.Run(ctx, readScript, runs)
 	for i, b := range buckets {
-		view[b] = parseBucket(replies[i], queries[i].records)
+		view[b] = parseBucket(replies[i], queries[i])
 	}
 }
 
-func parseBucket(reply Reply, records []string) (b bucket) {
+func parseBucket(reply lua.Reply, q query) (b bucket) {
 	if b.err = reply.Err; b.err != nil {
 		return b
 	}
 	v := reply.Values
 	b.at = parsePosition(v[0])
 	b.policy, _ = strconv.ParseUint(v[1], 10, 64)
-	b.length, _ = strconv.Atoi(v[2])
-	n, _ := strconv.Atoi(v[3])
-	b.entries = v[4 : 4+n]
-	v = v[4+n:]
-	for i, record := range records {
+	v = v[2:]
+	for range q.spans {
+		length, _ := strconv.Atoi(v[0])
+		n, _ := strconv.Atoi(v[1])
+		b.parts = append(b.parts, part{length, v[2 : 2+n]})
+		v = v[2+n:]
+	}
+	for i, record := range q.records {
 		number, content, _ := strings.Cut(v[i], " ")
 		found := Record{Name: record, Content: []byte(content)}
 		found.Number, _ = strconv.ParseUint(number, 10, 64)
 		b.records = append(b.records, found)
 	}
-	for v = v[len(records):]; len(v) > 0; v = v[2:] {
+	for v = v[len(q.records):]; len(v) > 0; v = v[2:] {
 		m, err := parseMark(v[0], v[1])
 		b.err = errors.Join(b.err, err)
 		b.marks = append(b.marks, m)
@@ -164,9 +188,9 @@ func (l *Log) takeRun(b int, from Position, taken []Change) lua.Run {
 		remove = append(remove, l.lists(record, i.Before)...)
 		add = append(add, l.lists(record, i.After)...)
 		if len(i.After) == 0 {
-			del = append(del, recordPrefix+record)
+			del = append(del, keyspace.RecordField(record))
 		} else {
-			set = append(set, recordPrefix+record, value(numbers[record], i.After))
+			set = append(set, keyspace.RecordField(record), value(numbers[record], i.After))
 		}
 	}
 	args := []string{from.String(), taken[len(taken)-1].position().String(), policy}
@@ -195,7 +219,7 @@ func (l *Log) lists(record string, content []byte) []string {
 }
 
 // positionOf returns the position that a script answered.
-func positionOf(reply Reply) (Position, error) {
+func positionOf(reply lua.Reply) (Position, error) {
 	if reply.Err != nil {
 		return Position{}, fmt.Errorf("%w: %w", ErrView, reply.Err)
 	}

@@ -158,7 +158,7 @@ func (r *reading) remake(ctx context.Context, buckets []int, force bool) {
 		case reply.Err != nil:
 			v.err = fmt.Errorf("%w: %w", ErrView, reply.Err)
 		case reply.Values[0] != claim:
-			v.err = fmt.Errorf("%w: another process makes bucket %d again", ErrView, ours[i])
+			v.err = fmt.Errorf("%w: another process makes it again", ErrView)
 		default:
 			mine = append(mine, ours[i])
 		}
@@ -223,7 +223,7 @@ func (l *Log) loadRuns(b int, claim string, s State, force bool) (parts []lua.Ru
 	var entries []string
 	for _, record := range slices.Sorted(maps.Keys(s.Records)) {
 		kept := s.Records[record]
-		values = append(values, recordPrefix+record, value(kept.Number, kept.Content))
+		values = append(values, keyspace.RecordField(record), value(kept.Number, kept.Content))
 		entries = append(entries, l.lists(record, kept.Content)...)
 	}
 	slices.Sort(entries)

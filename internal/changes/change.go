@@ -17,8 +17,9 @@ const (
 	// Policy is the name of the policy's record. It is in two buckets, and every bucket has
 	// the number of its last change.
 	Policy = "policy"
-	// MaxItems is the largest number of items in a change.
-	MaxItems = 1000
+	// MaxItems is the largest number of items in a change: 1,000 keys, and groups that they
+	// join.
+	MaxItems = 1100
 	// format is the number of this form of a change. A log with a greater one is not read.
 	format = 1
 )
@@ -54,6 +55,14 @@ type Item struct {
 	Last   uint64 `json:"last,omitempty"`   // number of its change before; 0 for none
 	Before []byte `json:"before,omitempty"` // empty if there was no record
 	After  []byte `json:"after,omitempty"`  // empty if the record is deleted
+}
+
+// latest returns the content after the change; before it if the record is deleted.
+func (i Item) latest() []byte {
+	if len(i.After) > 0 {
+		return i.After
+	}
+	return i.Before
 }
 
 // Position is the last change that a bucket took. The zero value is a bucket without one,
@@ -98,7 +107,7 @@ func name(number uint64) string { return fmt.Sprintf("%s%09d/%03d", prefix, numb
 func numberOf(object string) (uint64, error) {
 	n, err := strconv.ParseUint(strings.ReplaceAll(strings.TrimPrefix(object, prefix), "/", ""), 10, 64)
 	if err != nil || name(n) != object {
-		return 0, fmt.Errorf("changes: %s is not a change", object)
+		return 0, &StrayError{object}
 	}
 	return n, nil
 }
@@ -161,6 +170,13 @@ func (l *Log) decode(number uint64, content []byte) (Change, error) {
 type DamagedError struct {
 	Number  uint64
 	Missing bool
+}
+
+// StrayError is an object among the changes that is none. A hand moves it away.
+type StrayError struct{ Name string }
+
+func (e *StrayError) Error() string {
+	return fmt.Sprintf("changes: %s in the store of the log is not a change: move it away", e.Name)
 }
 
 // isMissing reports whether a bad change has no object.

@@ -5,7 +5,7 @@
 //
 // # Algorithm
 //
-// A change is one object, changes/NUMBER. It has up to 1,000 items, each a record before
+// A change is one object, changes/NUMBER. It has up to 1,100 items, each a record before
 // and after, and the HMAC of the change before it. Change 1 has the first policy and a
 // random id, so two logs have no hash in common. Numbers have no gaps: a writer gives the
 // newest number plus one to its change by a put that only succeeds if the name is free.

@@ -51,6 +51,7 @@ func (l *Log) edit(ctx context.Context, e Edit, began time.Time, judge Judge) (R
 		e.ID = l.random()
 	}
 	for {
+		attempt := l.o.Now()
 		if l.late(began) {
 			return Receipt{ID: e.ID}, ErrLate
 		}
@@ -75,6 +76,7 @@ func (l *Log) edit(ctx context.Context, e Edit, began time.Time, judge Judge) (R
 		if !errors.Is(err, errAgain) {
 			return receipt, err
 		}
+		l.pause(ctx, l.atRandom(crowd*l.o.Now().Sub(attempt)))
 	}
 }
 

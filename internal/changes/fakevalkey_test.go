@@ -38,8 +38,8 @@ func (s *shard) remember() {
 }
 
 // Run implements Valkey. A flush reaches each shard at another time.
-func (w *world) Run(ctx context.Context, script *lua.Script, runs []lua.Run) []Reply {
-	replies := make([]Reply, len(runs))
+func (w *world) Run(ctx context.Context, script *lua.Script, runs []lua.Run) []lua.Reply {
+	replies := make([]lua.Reply, len(runs))
 	for i := range w.shards {
 		first := true
 		for j, r := range runs {
@@ -57,8 +57,8 @@ func (w *world) Run(ctx context.Context, script *lua.Script, runs []lua.Run) []R
 }
 
 // Field implements Valkey.
-func (w *world) Field(ctx context.Context, field string, hashes []string) []Reply {
-	replies := make([]Reply, len(hashes))
+func (w *world) Field(ctx context.Context, field string, hashes []string) []lua.Reply {
+	replies := make([]lua.Reply, len(hashes))
 	for i, s := range w.shards {
 		w.yield(ctx)
 		for j, hash := range hashes {
@@ -75,9 +75,9 @@ func (w *world) Field(ctx context.Context, field string, hashes []string) []Repl
 	return replies
 }
 
-func (w *world) runOn(s *shard, script *lua.Script, r lua.Run) Reply {
+func (w *world) runOn(s *shard, script *lua.Script, r lua.Run) lua.Reply {
 	if s.away > 0 {
-		return Reply{Err: errAway}
+		return lua.Reply{Err: errAway}
 	}
 	writes, x := script != readScript, 1.0
 	if writes && !w.quiet {
@@ -85,13 +85,13 @@ func (w *world) runOn(s *shard, script *lua.Script, r lua.Run) Reply {
 	}
 	if x < .002 {
 		s.late = append(s.late, func() { _, _ = w.exec(s, script, r) })
-		return Reply{Err: errAway}
+		return lua.Reply{Err: errAway}
 	}
 	values, err := w.exec(s, script, r)
 	if x < .006 {
-		return Reply{Err: errAway}
+		return lua.Reply{Err: errAway}
 	}
-	return Reply{values, err}
+	return lua.Reply{Values: values, Err: err}
 }
 
 // exec runs a script on a shard, and sees that its bucket is the fold of the log.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	mathrand "math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,9 @@ const (
 	maxBehind = 1000
 	// atOnce is how many objects are read at the same time.
 	atOnce = 32
+	// crowd is how many times the length of an attempt an edit waits at most, after another
+	// writer was faster. Without it, all do the work again that one of them can use.
+	crowd = 8
 	// retryAfter is the pause before something is tried again.
 	retryAfter = 50 * time.Millisecond
 )
@@ -54,8 +58,10 @@ type Options struct {
 	Key []byte
 	// Lists returns the entries of lists that a record has, such as "plan:7\x00name\x00id".
 	Lists func(record string, content []byte) []string
-	// Settle returns the content that a mark gives to a record, nil to leave it as it is.
-	// content is empty if there is no record.
+	// Name returns what people call a record, for the audit.
+	Name func(record string, content []byte) string
+	// Settle returns the content that a mark gives to a record, empty to delete it. content
+	// is empty if there is no record.
 	Settle func(m Mark, content []byte) []byte
 	// Revert returns the content of a record when what led from its content from to its
 	// content to is taken back or done again, while the record has the content current. Any
@@ -69,36 +75,31 @@ type Options struct {
 // Log is a log of changes and its view in Valkey. It is safe for concurrent use, also by
 // several processes.
 type Log struct {
-	store   objects.Store
-	valkey  Valkey
-	o       Options
-	buckets int                                  // keyspace.Buckets; fewer in tests
-	behind  uint64                               // maxBehind; less in tests
-	bytes   int64                                // checkpointBytes; less in tests
-	pause   func(context.Context, time.Duration) // waits; a test advances its clock
-	atOnce  int                                  // 1 in tests, for one order of events
-	random  func() string                        // ids and claims
-	due     atomic.Uint64                        // number of the newest checkpoints, once known
-	looked  atomic.Uint64                        // the newest change when they were last not due
-	audited atomic.Uint64                        // the minute added changes up to this number
+	store    objects.Store
+	valkey   Valkey
+	o        Options
+	buckets  int                                  // keyspace.Buckets; fewer in tests
+	behind   uint64                               // maxBehind; less in tests
+	bytes    int64                                // checkpointBytes; less in tests
+	pause    func(context.Context, time.Duration) // waits; a test advances its clock
+	atOnce   int                                  // 1 in tests, for one order of events
+	random   func() string                        // ids and claims
+	atRandom func(time.Duration) time.Duration    // a part of it
+	due      atomic.Uint64                        // number of the newest checkpoints, once known
+	looked   atomic.Uint64                        // the newest change when they were last not due
+	audited  atomic.Uint64                        // the minute added changes up to this number
 }
 
 // Valkey runs scripts and reads positions.
 type Valkey interface {
 	// Field reads a field of hashes, in one flush: a text for each, none without the field.
-	Field(ctx context.Context, field string, hashes []string) []Reply
+	Field(ctx context.Context, field string, hashes []string) []lua.Reply
 	// Run runs a script several times, in one flush. After an error the run may have been
 	// executed, or be executed later.
-	Run(ctx context.Context, script *lua.Script, runs []lua.Run) []Reply
+	Run(ctx context.Context, script *lua.Script, runs []lua.Run) []lua.Reply
 	// Replicated waits until the replicas, if there are any, have what was written to the
 	// slots of these names before.
 	Replicated(ctx context.Context, names []string) error
-}
-
-// Reply is the answer to a run.
-type Reply struct {
-	Values []string
-	Err    error
 }
 
 // New returns the log in a store, whose view is in Valkey.
@@ -108,7 +109,7 @@ func New(store objects.Store, valkey Valkey, o Options) *Log {
 	}
 	return &Log{store: store, valkey: valkey, o: o,
 		buckets: keyspace.Buckets, behind: maxBehind, bytes: checkpointBytes,
-		atOnce: atOnce, pause: pause, random: rand.Text}
+		atOnce: atOnce, pause: pause, random: rand.Text, atRandom: atRandom}
 }
 
 func pause(ctx context.Context, d time.Duration) {
@@ -118,6 +119,10 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
+}
+
+func atRandom(d time.Duration) time.Duration {
+	return mathrand.N(max(d, 1)) //nolint:gosec // a pause, no secret
 }
 
 // parallel calls do for 0 to n-1, at most limit of them at a time.

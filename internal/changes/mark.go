@@ -1,6 +1,7 @@
 package changes
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,14 +16,14 @@ import (
 // Mark is a revocation or a ban that acts before it is stored. A check refuses a record
 // with a mark before it looks at anything else.
 type Mark struct {
-	ID      string    `json:"id"`     // of its change
-	Record  string    `json:"record"` // has no line feed
-	Seen    Position  `json:"seen"`   // the newest change that its writer knew
-	Time    time.Time `json:"time"`
-	Action  string    `json:"action"`
-	By      string    `json:"by"`
-	Why     string    `json:"why"`
-	Content []byte    `json:"content,omitempty"` // for Options.Settle
+	ID     string    `json:"id"`     // of its change
+	Record string    `json:"record"` // has no line feed
+	Seen   Position  `json:"seen"`   // the newest change that its writer knew
+	Time   time.Time `json:"time"`
+	Action string    `json:"action"`
+	By     string    `json:"by"`
+	Why    string    `json:"why"`
+	Until  int64     `json:"until,omitempty"` // when it ends (microseconds since 1970); 0 for never
 }
 
 func parseMark(id, text string) (Mark, error) {
@@ -95,7 +96,7 @@ func (l *Log) setMark(ctx context.Context, began time.Time, m Mark) error {
 	}
 }
 
-func (l *Log) runMark(ctx context.Context, b int, id, text string) Reply {
+func (l *Log) runMark(ctx context.Context, b int, id, text string) lua.Reply {
 	return l.valkey.Run(ctx, markScript, []lua.Run{{Keys: keys(b)[2:], Args: []string{id, text}}})[0]
 }
 
@@ -157,7 +158,7 @@ func (r *Reader) store(ctx context.Context, b int, m Mark) error {
 	}
 	c := Change{ID: m.ID, Action: m.Action, By: m.By, Why: m.Why}
 	found := view[b].records[0]
-	if after := l.o.Settle(m, found.Content); len(after) > 0 {
+	if after := l.o.Settle(m, found.Content); !bytes.Equal(after, found.Content) {
 		c.Items = []Item{{Record: m.Record, Last: found.Number, Before: found.Content, After: after}}
 	}
 	_, err := r.r.write(ctx, r.began, c)

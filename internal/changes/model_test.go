@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"tidegate/internal/store/keyspace"
 )
 
 // landed follows the log.
@@ -71,7 +73,7 @@ func (w *world) fold(c Change) {
 			if len(i.After) == 0 {
 				delete(state, i.Record)
 			} else {
-				state[i.Record] = Record{i.Record, i.After, c.Number}
+				state[i.Record] = Record{Name: i.Record, Content: i.After, Number: c.Number}
 			}
 			if i.Record == Policy {
 				policy = c.Number
@@ -129,7 +131,7 @@ func (w *world) checkBucket(s *shard, hash string) {
 	}
 	for record, r := range w.folds[at.Number] {
 		if slices.Contains(w.log.bucketsOf(record), b) {
-			want[recordPrefix+record] = value(r.Number, r.Content)
+			want[keyspace.RecordField(record)] = value(r.Number, r.Content)
 			for _, entry := range w.log.lists(record, r.Content) {
 				lists[entry] = true
 			}

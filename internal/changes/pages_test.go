@@ -78,7 +78,7 @@ func TestAudit(t *testing.T) {
 			t.Fatalf("got %v %v", entries, err)
 		}
 		for i, e := range entries {
-			if e.Number != want[i] || e.Items != 1 || e.Records[0] != "key-1" {
+			if e.Number != want[i] || e.Items != 1 || e.Records[0] != (Named{"key-1", "the key-1"}) {
 				t.Errorf("got %+v, want change %d", e, want[i])
 			}
 		}
@@ -123,10 +123,11 @@ func TestPages(t *testing.T) {
 	}
 	var all []string
 	for after := ""; ; {
-		count, page, err := w.log.List(t.Context(), "plan:p\x00", after, 3)
-		if err != nil || after == "" && count != len(w.keys)-1 {
-			t.Fatalf("got %d entries, %v", count, err)
+		found, err := w.log.List(t.Context(), Part{"plan:p\x00", after, 3}, Part{Begin: "plan:q\x00"})
+		if err != nil || after == "" && found[0].Count != len(w.keys)-1 || found[1].Count != 1 {
+			t.Fatalf("got %v, %v", found, err)
 		}
+		page := found[0].Entries
 		if len(page) == 0 {
 			break
 		}

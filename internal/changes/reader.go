@@ -55,11 +55,14 @@ func (r *Reader) bucketOf(record string) int {
 // Count returns how many entries of lists begin with a text, in all buckets.
 func (r *Reader) Count(ctx context.Context, begin string) (count int, err error) {
 	buckets := all(r.r.l.buckets)
-	err = r.at(ctx, buckets, func(int) query { return query{first: "[" + begin, last: "[" + begin + "\xff"} })
-	for _, b := range r.r.view {
-		count += b.length
+	err = r.at(ctx, buckets, func(int) query { return query{spans: []span{spanOf(begin, "", 0)}} })
+	if err != nil {
+		return 0, err
 	}
-	return count, err
+	for _, b := range r.r.view {
+		count += b.parts[0].length
+	}
+	return count, nil
 }
 
 // at reads buckets that are at the newest change and have no marks. It brings those that

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"tidegate/internal/store/keyspace"
 )
 
 // plans are the plans of the histories.
@@ -327,7 +329,7 @@ func (w *world) checkPolicy(environment int, told, need uint64, lost bool) {
 				sure = false
 			}
 			if s.away == 0 {
-				number, _, _ := strings.Cut(s.hashes[keys(d)[0]][recordPrefix+Policy], " ")
+				number, _, _ := strings.Cut(s.hashes[keys(d)[0]][keyspace.RecordField(Policy)], " ")
 				best = max(best, parsePosition(number).Number)
 			}
 		}

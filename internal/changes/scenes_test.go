@@ -28,6 +28,24 @@ func started(t *testing.T) *world {
 	return w
 }
 
+// A shard that is away is one reason, with the number of its buckets, for the minute and
+// for pages.
+func TestOneErrorForEachReason(t *testing.T) {
+	w := started(t)
+	w.set(t, "p active 0", "key-1")
+	w.shards[1].away = 1
+	const want = "2 of 6 buckets, the first is 2: "
+	for what, err := range map[string]error{
+		"minute": w.log.CatchUp(t.Context()),
+		"page":   w.log.ask(t.Context(), func(int) (query, bool) { return query{}, true }, func(bucket) {}),
+	} {
+		if !errors.Is(err, errAway) || strings.Count(err.Error(), errAway.Error()) != 1 ||
+			!strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: got %v, want one line that begins with %q", what, err, want)
+		}
+	}
+}
+
 // set gives a content to records, empty to delete them.
 func set(content string, names ...string) Judge {
 	return func(ctx context.Context, r *Reader) ([]Item, error) {

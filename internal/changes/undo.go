@@ -131,6 +131,23 @@ func (l *Log) History(ctx context.Context, record string, number uint64, limit i
 	return found, nil
 }
 
+// Change returns a change. It fails with a *DamagedError if it is missing, damaged or
+// nothing.
+func (l *Log) Change(ctx context.Context, number uint64) (Change, error) {
+	c, err := l.stored(ctx, number)
+	return c, cmp.Or(err, c.bad)
+}
+
+// Voids returns the number of the change that it says is nothing, 0 for none.
+func (c Change) Voids() uint64 {
+	for _, v := range c.Void {
+		if v.By == c.Number {
+			return v.Number
+		}
+	}
+	return 0
+}
+
 func names(items []Item) []string {
 	names := make([]string, len(items))
 	for i, item := range items {

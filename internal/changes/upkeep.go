@@ -40,14 +40,14 @@ func (r *reading) catchUp(ctx context.Context) error {
 	r.bring(ctx, all(r.l.buckets))
 	marked := make([]bucket, r.l.buckets)
 	r.l.read(ctx, marked, all(r.l.buckets), nil)
-	var errs []error
+	failed := make([]error, r.l.buckets)
 	for b, v := range r.view {
 		if v.err != nil && !errors.Is(v.err, errAgain) {
-			errs = append(errs, fmt.Errorf("bucket %d: %w", b, v.err))
+			failed[b] = v.err
 			continue
 		}
 		if v.at.Number < r.newest.Number { // the log grew while it was made again, or it was lost anew
-			errs = append(errs, fmt.Errorf("%w: bucket %d is at change %d", ErrView, b, v.at.Number))
+			failed[b] = fmt.Errorf("%w: at change %d", ErrView, v.at.Number)
 			continue
 		}
 		if len(marked[b].marks) == 0 {
@@ -57,13 +57,74 @@ func (r *reading) catchUp(ctx context.Context) error {
 			return nil, reader.at(ctx, []int{b}, nil)
 		}
 		if _, err := r.l.edit(ctx, Edit{}, r.l.o.Now(), settle); err != nil {
-			errs = append(errs, fmt.Errorf("marks of bucket %d: %w", b, err))
+			failed[b] = fmt.Errorf("its marks: %w", err)
 		}
 	}
+	errs := []error{byReason(failed)}
 	if err := r.writeCheckpoints(ctx); !errors.Is(err, errAgain) { // else the next minute does it
 		errs = append(errs, err)
 	}
 	return errors.Join(append(errs, r.fillAudit(ctx))...)
+}
+
+// byReason joins the errors of buckets, one for each reason: a shard that is away has 85 of
+// them.
+func byReason(failed []error) error {
+	counts := map[string]int{}
+	for _, err := range failed {
+		if err != nil {
+			counts[err.Error()]++
+		}
+	}
+	var reasons []error
+	for b, err := range failed {
+		if err == nil {
+			continue
+		}
+		if n := counts[err.Error()]; n > 0 {
+			reasons = append(reasons, fmt.Errorf("%d of %d buckets, the first is %d: %w", n, len(failed), b,
+				err))
+			counts[err.Error()] = 0
+		}
+	}
+	return errors.Join(reasons...)
+}
+
+// Status is how far the view is.
+type Status struct {
+	Newest uint64 // number of the newest change
+	Lowest uint64 // position of the bucket that is farthest behind; 0 if one is lost
+	Behind int    // buckets that are not at the newest change
+	Away   int    // buckets that do not answer
+	Marks  int    // marks that are not stored yet
+}
+
+// Status returns how far the view is. An error says why edits are refused.
+func (l *Log) Status(ctx context.Context) (Status, error) {
+	view := make([]bucket, l.buckets)
+	l.read(ctx, view, all(l.buckets), nil)
+	var s Status
+	for _, b := range view {
+		s.Marks += len(b.marks)
+		if b.err != nil {
+			s.Away++
+		}
+	}
+	r, err := l.begin(ctx, false)
+	if r == nil {
+		return s, err
+	}
+	s.Newest, s.Lowest = r.newest.Number, r.newest.Number
+	for _, b := range r.view {
+		if b.err == nil && b.at != r.newest {
+			s.Behind++
+			s.Lowest = min(s.Lowest, b.at.Number)
+		}
+	}
+	if err == nil && s.Behind > 0 && s.Newest-s.Lowest <= l.behind {
+		err = r.each(ctx, s.Lowest+1, func(Change) error { return nil })
+	}
+	return s, err
 }
 
 // TakeOver makes the whole view again from this log, and its checkpoints, whatever Valkey

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
@@ -19,27 +20,26 @@ const (
 )
 
 // server is a Valkey, or a cluster of them.
-type server struct{ client valkey.Client }
+type server struct {
+	client   valkey.Client
+	replicas atomic.Bool // there was a replica
+}
 
 // OnValkey returns the Valkey of a client.
-func OnValkey(client valkey.Client) Valkey { return server{client} }
+func OnValkey(client valkey.Client) Valkey { return &server{client: client} }
 
 // Run implements Valkey.
-func (s server) Run(ctx context.Context, script *lua.Script, runs []lua.Run) []Reply {
-	replies := make([]Reply, len(runs))
-	for i, result := range script.DoMany(ctx, s.client, runs) {
-		replies[i].Values, replies[i].Err = result.AsStrSlice()
-	}
-	return replies
+func (s *server) Run(ctx context.Context, script *lua.Script, runs []lua.Run) []lua.Reply {
+	return script.DoMany(ctx, s.client, runs)
 }
 
 // Field implements Valkey.
-func (s server) Field(ctx context.Context, field string, hashes []string) []Reply {
+func (s *server) Field(ctx context.Context, field string, hashes []string) []lua.Reply {
 	commands := make(valkey.Commands, len(hashes))
 	for i, hash := range hashes {
 		commands[i] = s.client.B().Hget().Key(hash).Field(field).Build()
 	}
-	replies := make([]Reply, len(hashes))
+	replies := make([]lua.Reply, len(hashes))
 	for i, result := range s.client.DoMulti(ctx, commands...) {
 		text, err := result.ToString()
 		if err == nil {
@@ -52,22 +52,26 @@ func (s server) Field(ctx context.Context, field string, hashes []string) []Repl
 }
 
 // Replicated implements Valkey.
-func (s server) Replicated(ctx context.Context, names []string) error {
+func (s *server) Replicated(ctx context.Context, names []string) error {
 	return parallel(len(names), waits, func(i int) error {
 		return s.client.Dedicated(func(c valkey.DedicatedClient) error {
-			return replicated(ctx, c, names[i])
+			return s.replicated(ctx, c, names[i])
 		})
 	})
 }
 
 // replicated waits for a replica of the node that has a slot. WAIT counts the replicas that
 // have what its own connection wrote, and replicas get all writes in order: so it writes
-// beside the name.
-func replicated(ctx context.Context, c valkey.DedicatedClient, name string) error {
+// beside the name. A replica that stops or goes away is one of which nobody knows: so once
+// there was one, there must be one.
+func (s *server) replicated(ctx context.Context, c valkey.DedicatedClient, name string) error {
 	count := c.DoMulti(ctx, c.B().Exists().Key(name).Build(),
 		c.B().Wait().Numreplicas(0).Timeout(0).Build())[1]
 	replicas, err := count.AsInt64()
-	if err != nil || replicas == 0 {
+	if replicas > 0 {
+		s.replicas.Store(true)
+	}
+	if err != nil || !s.replicas.Load() {
 		if _, refused := valkey.IsValkeyErr(err); refused { // a serverless cache has no WAIT, and no loss
 			return nil
 		}

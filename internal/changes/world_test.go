@@ -126,12 +126,14 @@ func (w *world) newLog() *Log {
 	l := New(w.store, w, Options{
 		Key:    testKey,
 		Lists:  testLists,
+		Name:   func(record string, _ []byte) string { return "the " + record },
 		Settle: func(_ Mark, content []byte) []byte { return with(content, "status", "revoked") },
 		Revert: revert,
 		Now:    w.clock,
 	})
 	l.buckets, l.atOnce, l.behind = worldParts, 1, 6
 	l.random = func() string { w.ids++; return "r" + strconv.Itoa(w.ids) }
+	l.atRandom = func(d time.Duration) time.Duration { return time.Duration(w.rnd.Int64N(int64(max(d, 1)))) }
 	l.pause = func(ctx context.Context, d time.Duration) {
 		if t, ok := ctx.Value(taskKey{}).(*task); ok {
 			t.wake = w.now + int(d/step)

@@ -11,7 +11,6 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/limits"
@@ -28,7 +27,7 @@ import (
 
 var (
 	testPepper = apikey.Pepper(strings.Repeat("pepper!!", 4))
-	byTest     = registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
+	byTest     = registry.Edit{By: registry.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
 )
 
 // world is a Valkey with a policy set. Its environments have the rights of the check
@@ -44,14 +43,14 @@ func newWorld(t *testing.T, change func(*policy.Set)) *world {
 	t.Helper()
 	url := valkeytest.Start(t)
 	w := &world{url: url, client: storetest.Connect(t, url)}
-	w.Store = registry.NewStore(w.client, testPepper)
+	w.Store = registrytest.New(t, w.client, testPepper)
 	registrytest.Save(t, w, byTest, change)
 	return w
 }
 
 func (w *world) key(t *testing.T, plan string) enforce.Call {
 	t.Helper()
-	k, secret := registrytest.Create(t, w, byTest,
+	k, secret := registrytest.Create(t, w.Store, byTest,
 		policy.NewKey{Name: "Acme", Env: "test",
 			Plan: plan, Group: "acme"})
 	return enforce.Call{Kind: policy.APIKey, Subject: k.ID, Secret: secret,
@@ -79,7 +78,7 @@ func (w *world) environment(t *testing.T) *environment {
 // reports none.
 func (e *environment) call(t *testing.T, call enforce.Call, dies bool) enforce.Result {
 	t.Helper()
-	result, err := e.checker.Check(t.Context(), call, nil)
+	result, err := e.checker.Check(t.Context(), call)
 	if err != nil {
 		t.Error(err)
 		return result

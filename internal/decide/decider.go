@@ -116,7 +116,7 @@ func (d *Decider) knownDenial(call enforce.Call) (denial enforce.Result, found b
 func (d *Decider) ask(ctx context.Context, call enforce.Call, began time.Time) (enforce.Result, Report) {
 	result, err := d.source.Check(ctx, call)
 	report := Report{Took: d.now().Sub(began), Unavailable: Unavailable(err), Err: err}
-	// ErrStale is an answer too: that of a bucket without a copy of the plans. Callers
+	// ErrStale is an answer too: that of a bucket that lost its records. Callers
 	// can choose their bucket, so they must not be able to open the circuit.
 	open, changed := d.breaker.report(call.Subject, !report.Unavailable || errors.Is(err, enforce.ErrStale))
 	report.OpenCircuits, report.Recovered = open, changed && !report.Unavailable

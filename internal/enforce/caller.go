@@ -37,11 +37,13 @@ func newCallers() *callers {
 
 // caller is what is known of one subject. What follows last changes.
 type caller struct {
-	record  string // as stored; empty for none
+	record  string // as stored; empty for none; never as stored with a mark
 	key     policy.Key
 	hashes  policyset.Secrets
 	problem error       // why the record cannot be read; nil if it can
 	opens   *route.List // routes that the key opens; nil for all
+	marked  bool        // it has a mark that refuses it, whatever its record says
+	until   time.Time   // end of the ban that the mark is; zero for a revocation
 
 	now time.Time // the server's clock when the record was read
 
@@ -72,12 +74,22 @@ func (all *callers) find(subject string) *caller {
 	return k
 }
 
-// learn remembers the record of a subject, which was read by the server's clock at now, and
-// asked for at asked.
-func (all *callers) learn(subject string, record []byte, now, asked time.Time) *caller {
-	k := &caller{record: string(record), now: now, confirmed: asked}
-	if len(record) > 0 {
-		k.key, k.hashes, k.problem = policyset.DecodeRecord(subject, record)
+// otherRecord is the record of a caller with a mark, so that the next check that finds no
+// mark reads the record again.
+const otherRecord = "marked"
+
+// learn remembers what a script found of a subject, which was asked for at asked. A bucket
+// that is lost has only a mark: what was known of the subject stays.
+func (all *callers) learn(subject string, f *found, asked time.Time) *caller {
+	k := &caller{record: f.record, now: f.now, confirmed: asked}
+	if before := all.find(subject); f.mark != "" && f.policy == 0 && before != nil {
+		k.key, k.hashes, k.problem = before.key, before.hashes, before.problem
+	} else if f.record != "" {
+		version, content := policyset.Stored(f.record)
+		k.key, k.hashes, k.problem = policyset.DecodeRecord(subject, version, content)
+	}
+	if f.mark != "" {
+		k.record, k.marked, k.until = otherRecord, true, f.markEnds()
 	}
 	if k.problem == nil && len(k.key.Opens) > 0 {
 		k.opens, k.problem = route.NewList(k.key.Opens)
@@ -165,6 +177,9 @@ func (k *caller) stand(set *compiled, call Call, proof [sha256.Size]byte) *stand
 }
 
 func (k *caller) judge(s *standing, call Call) {
+	if k.until.After(s.key.Banned) {
+		s.key.Banned = k.until
+	}
 	ends := func(t time.Time) {
 		if t.After(k.now) && (s.until.IsZero() || t.Before(s.until)) {
 			s.until = t
@@ -177,7 +192,7 @@ func (k *caller) judge(s *standing, call Call) {
 		return
 	}
 	switch {
-	case s.key.Status != policy.Active:
+	case s.key.Status != policy.Active || k.marked && k.until.IsZero():
 		s.refused = &policy.RefusedError{Cause: cause.Revoked, Verified: true}
 	case !s.key.Expires.IsZero() && !s.key.Expires.After(k.now):
 		s.refused = &policy.RefusedError{Cause: cause.Expired, Verified: true}

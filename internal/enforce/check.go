@@ -35,7 +35,6 @@ package enforce
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"math"
 	"sync/atomic"
@@ -46,7 +45,6 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
 	"tidegate/internal/store/keyspace"
 )
 
@@ -59,10 +57,8 @@ type Checker struct {
 	set      atomic.Pointer[compiled]
 	callers  *callers
 	periods  periods
-	copyDue  atomic.Int64 // Unix nanoseconds: see copyPause
 
-	// Now is the clock for recent callers, calendars and copyPause. Set it before the first
-	// use.
+	// Now is the clock for recent callers and calendars. Set it before the first use.
 	Now func() time.Time
 
 	// SettlementExpiry is how long a call can be settled, within the bounds of
@@ -81,11 +77,10 @@ func NewChecker(client valkey.Client, pepper apikey.Pepper) *Checker {
 	}
 }
 
-// Check takes the call's costs from all limits that apply, or from none. The piggybacked
-// commands leave in the first flush. Check returns policy.ErrUnknownKey or
-// policy.ErrRefused for a caller that may not call. Any other error means that no decision
-// was made.
-func (c *Checker) Check(ctx context.Context, call Call, piggyback *Piggyback) (Result, error) {
+// Check takes the call's costs from all limits that apply, or from none. It returns
+// policy.ErrUnknownKey or policy.ErrRefused for a caller that may not call. Any other error
+// means that no decision was made.
+func (c *Checker) Check(ctx context.Context, call Call) (Result, error) {
 	proof := c.proof(call)
 	for range maxReloads {
 		set, err := c.loaded(ctx)
@@ -97,15 +92,33 @@ func (c *Checker) Check(ctx context.Context, call Call, piggyback *Piggyback) (R
 		if err != nil {
 			return Result{}, err
 		}
-		stale, err := r.take(ctx, piggyback)
+		stale, err := r.take(ctx)
 		if stale == nil {
 			return r.finish(ctx, err)
 		}
 		if err := c.learn(ctx, set, call.Subject, stale, began); err != nil {
 			return Result{}, err
 		}
+		if stale.mark != "" {
+			return c.refuseMarked(ctx, set, call, proof, stale, began)
+		}
 	}
 	return Result{}, ErrStale
+}
+
+// refuseMarked answers a call of a caller with a mark, which it has learned. Nothing was
+// taken.
+func (c *Checker) refuseMarked(ctx context.Context, set *compiled, call Call, proof [sha256.Size]byte,
+	f *found, began time.Time) (Result, error) {
+	r, err := c.begin(set, call, proof, began)
+	if err != nil {
+		return Result{}, err
+	}
+	r.Result.Now = f.now
+	if r.Refused == nil && r.Result.BannedUntil.IsZero() {
+		return Result{}, fmt.Errorf("%w: the mark of %s does not refuse it", ErrStale, call.Subject)
+	}
+	return r.finish(ctx, nil)
 }
 
 // proof returns the hash of the call's secret; zero for a caller without an API key.
@@ -117,29 +130,22 @@ func (c *Checker) proof(call Call) (proof [sha256.Size]byte) {
 }
 
 // learn remembers what a script read of a caller, and reads a newer policy set if there is
-// one.
+// one. A bucket that lost its records is an outage, unless the caller has a mark.
 func (c *Checker) learn(ctx context.Context, set *compiled, subject string, f *found, asked time.Time) error {
-	switch version, known := copyVersion(f.head); {
-	case !known:
-		return c.renew(ctx, set, true)
-	case version > set.Version:
-		if err := c.renew(ctx, set, false); err != nil {
+	switch {
+	case f.mark != "":
+	case f.policy == 0:
+		return fmt.Errorf("%w: the bucket of %s: %w", ErrStale, subject, policy.ErrMissing)
+	case f.policy > set.Version:
+		if err := c.renew(ctx, set); err != nil {
 			return err
 		}
 	}
-	k := c.callers.learn(subject, f.record, f.now, asked)
-	if k.problem != nil {
+	k := c.callers.learn(subject, f, asked)
+	if k.problem != nil && f.mark == "" {
 		return fmt.Errorf("enforce: record of %s: %w", subject, k.problem)
 	}
 	return nil
-}
-
-// copyVersion returns the version of a bucket's copy; known is false without one.
-func copyVersion(head string) (version int64, known bool) {
-	if len(head) < policyset.CopyHead || head[0] != policyset.CopyFormat {
-		return 0, false
-	}
-	return int64(binary.BigEndian.Uint32([]byte(head[1:]))), true
 }
 
 // round is one try of a check with what is known.
@@ -192,12 +198,12 @@ func (t *Terms) dearest() (cost int64) {
 
 // take runs the steps. It returns what the environment did not know, if that keeps the call
 // from being decided.
-func (r *round) take(ctx context.Context, piggyback *Piggyback) (stale *found, err error) {
+func (r *round) take(ctx context.Context) (stale *found, err error) {
 	runs := []run{r.ownRun(r.mark, r.c.SettlementExpiry)}
 	if r.early {
 		runs = append(runs, r.sharedRuns()...)
 	}
-	replies := r.c.flush(ctx, runs, piggyback)
+	replies := r.c.flush(ctx, runs)
 	own := replies[0]
 	if own.read != nil && r.looks() && r.mark == "" && r.isNewest(own.read) {
 		r.Result.Now, own = own.read.now, reply{numbers: nil}
@@ -213,7 +219,7 @@ func (r *round) take(ctx context.Context, piggyback *Piggyback) (stale *found, e
 	case r.known:
 		r.caller.confirm(r.began)
 	case r.call.Kind != policy.APIKey: // an unknown key is not remembered: anybody can make one up
-		r.caller = r.c.callers.learn(r.Result.ID, nil, r.began, r.began)
+		r.caller = r.c.callers.learn(r.Result.ID, &found{now: r.began}, r.began)
 	}
 	if r.Refused != nil || !r.Result.BannedUntil.IsZero() {
 		return nil, nil //nolint:nilerr // the refusal is in Terms
@@ -233,7 +239,7 @@ func (r *round) take(ctx context.Context, piggyback *Piggyback) (stale *found, e
 	case r.early:
 		return nil, r.addShared(replies[1:])
 	case r.Result.Allowed && len(r.Steps) > 1:
-		return nil, r.addShared(r.c.flush(ctx, r.sharedRuns(), nil))
+		return nil, r.addShared(r.c.flush(ctx, r.sharedRuns()))
 	}
 	return nil, nil
 }
@@ -248,12 +254,14 @@ func (r *round) forgetShared() {
 
 // isNewest reports whether a look found what the environment knows.
 func (r *round) isNewest(f *found) bool {
-	version, known := copyVersion(f.head)
-	ended := !r.standing.until.IsZero() && !f.now.Before(r.standing.until)
-	if !r.known && r.call.Kind == policy.APIKey && len(f.record) == 0 {
-		return known && version <= r.set.Version // there is no such key
+	if f.mark != "" || f.policy == 0 || f.policy > r.set.Version {
+		return false
 	}
-	return known && version <= r.set.Version && string(f.record) == r.caller.record && !ended
+	ended := !r.standing.until.IsZero() && !f.now.Before(r.standing.until)
+	if !r.known && r.call.Kind == policy.APIKey && f.record == "" {
+		return true // there is no such key
+	}
+	return f.record == r.caller.record && !ended
 }
 
 // finish returns the result. It gives back what was taken for a call that is not allowed.
@@ -312,7 +320,9 @@ func (t *Terms) leastRemaining() int64 {
 // nothing. Unlike Check, it is safe for the client to retry. So Probe replaces a
 // connection that was closed meanwhile. It needs no permission that Check does not.
 func (c *Checker) Probe(ctx context.Context, call Call) error {
-	err := c.client.Do(ctx, c.client.B().Get().Key(keyspace.Record(call.Subject)).Build()).Error()
+	records := keyspace.BucketOf(call.Subject).Records()
+	read := c.client.B().Hget().Key(records).Field(keyspace.RecordField(call.Subject)).Build()
+	err := c.client.Do(ctx, read).Error()
 	if err != nil && !valkey.IsValkeyNil(err) {
 		return fmt.Errorf("enforce: probe: %w", err)
 	}

@@ -141,7 +141,7 @@ func TestEditsActOnTheNextCheck(t *testing.T) {
 	w.key("one", "pro", func(k *policy.Key) { k.Reset = w.serverNow() })
 	w.passes("one", "GET /x", 5, 4)
 	w.key("one", "pro", func(k *policy.Key) { k.Status = policy.Revoked })
-	if _, err := w.Check(t.Context(), w.callOf("one", "GET /x"), nil); !errors.Is(err, policy.ErrUnknownKey) {
+	if _, err := w.Check(t.Context(), w.callOf("one", "GET /x")); !errors.Is(err, policy.ErrUnknownKey) {
 		t.Errorf("a revoked key: %v", err)
 	}
 }
@@ -198,7 +198,7 @@ func TestRefusals(t *testing.T) {
 				c.call(&call)
 			}
 			for range 2 { // the second time the record is known
-				_, err := w.Check(t.Context(), call, nil)
+				_, err := w.Check(t.Context(), call)
 				if refused := new(policy.RefusedError); !errors.As(err, &refused) ||
 					refused.Cause != c.cause {
 					t.Errorf("got %v, want %s", err, c.cause)
@@ -232,7 +232,7 @@ func TestTimesEndWithoutAnEdit(t *testing.T) {
 	waiting.Until(t, "the end of the times", func() bool { return !w.serverNow().Before(until) })
 	w.passes("one", "GET /x", 1, 0)
 	w.passes("two", "GET /x", 2, 1)
-	_, err := w.Check(t.Context(), w.callOf("three", "GET /x"), nil)
+	_, err := w.Check(t.Context(), w.callOf("three", "GET /x"))
 	if refused := new(policy.RefusedError); !errors.As(err, &refused) || refused.Cause != cause.OldSecret {
 		t.Errorf("an old secret after its grace: %v", err)
 	}

@@ -2,7 +2,7 @@ package enforce
 
 import (
 	"context"
-	"encoding/json"
+	"fmt"
 	"net/netip"
 	"os"
 	"strings"
@@ -64,17 +64,20 @@ func (w *world) save(change func(*policy.Set)) {
 	if err := saved.Validate(); err != nil {
 		w.t.Fatal(err)
 	}
-	saved.Version = w.policy.Version + 1
-	text, err := json.Marshal(saved)
+	text, err := policyset.EncodeSet(saved)
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	saved.Version = w.policy.Version + 1
 	w.policy = *saved
-	w.do("SET", policyset.SetKey, string(policyset.EncodeSet(saved.Version, text)))
+	for _, b := range keyspace.PolicyBuckets {
+		w.do("HSET", b.Records(), keyspace.RecordField(keyspace.PolicyID),
+			fmt.Sprintf("%d %s", saved.Version, text))
+	}
 	commands := make(valkey.Commands, keyspace.Buckets)
 	for i, b := range keyspace.All() {
-		commands[i] = w.client.B().Set().Key(policyset.CopyKey(b)).Value(head(saved.Version) +
-			"\x00\x01").Build()
+		commands[i] = w.client.B().Hset().Key(b.Records()).FieldValue().FieldValue(keyspace.PolicyField,
+			fmt.Sprint(saved.Version)).Build()
 	}
 	for _, result := range w.client.DoMulti(context.WithoutCancel(w.t.Context()), commands...) {
 		if err := result.Error(); err != nil {
@@ -141,7 +144,8 @@ func (w *world) put(k policy.Key, s policyset.Secrets) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.do("SET", keyspace.Record(k.ID), string(record))
+	w.do("HSET", keyspace.BucketOf(k.ID).Records(), keyspace.RecordField(k.ID),
+		fmt.Sprintf("%d %s", k.Version, record))
 }
 
 // callOf returns a call of a key: "GET /orders/7".
@@ -155,7 +159,7 @@ func (w *world) callOf(name, request string) Call {
 func (w *world) check(name, request string) Result {
 	w.t.Helper()
 	w.calls++
-	r, err := w.Check(w.t.Context(), w.callOf(name, request), nil)
+	r, err := w.Check(w.t.Context(), w.callOf(name, request))
 	if err != nil {
 		w.t.Fatalf("%s by %s: %v", request, name, err)
 	}

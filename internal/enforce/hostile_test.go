@@ -103,7 +103,7 @@ func BenchmarkHostileCalls(b *testing.B) {
 				}
 				server, began := serverTime(b, url), time.Now()
 				for _, call := range requests {
-					_, _ = w.Check(b.Context(), call, nil)
+					_, _ = w.Check(b.Context(), call)
 				}
 				environment = time.Since(began)
 				return serverTime(b, url) - server, environment

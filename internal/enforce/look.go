@@ -122,7 +122,7 @@ func (c *Checker) lookWith(ctx context.Context, script *lua.Script, steps []Step
 		}
 		runs = append(runs, r)
 	}
-	replies := c.flush(ctx, runs, nil)
+	replies := c.flush(ctx, runs)
 	at, next := 0, 0
 	for _, s := range steps {
 		if len(s.Limits) == 0 {

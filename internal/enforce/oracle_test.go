@@ -345,7 +345,7 @@ func (h *history) call() error {
 	if err != nil {
 		return err
 	}
-	got, err := h.Check(h.t.Context(), h.callOf(name, q.text), nil)
+	got, err := h.Check(h.t.Context(), h.callOf(name, q.text))
 	if err != nil {
 		return err
 	}

@@ -3,16 +3,16 @@ package enforce
 import (
 	"context"
 	_ "embed" // the scripts
-	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/limiter"
 	"tidegate/internal/lua"
-	"tidegate/internal/policyset"
 	"tidegate/internal/store/keyspace"
 )
 
@@ -21,13 +21,21 @@ var (
 	checkLua string
 	//go:embed find.lua
 	findLua string
+	//go:embed groupreset.lua
+	groupResetLua string
+	//go:embed marked.lua
+	markedLua string
 	//go:embed shared.lua
 	sharedLua string
 
-	stepScript   = lua.New(func() string { return limiter.StepScript(checkLua, "return reply") })
-	findScript   = lua.NewReadOnly(func() string { return findLua })
-	sharedScript = lua.New(func() string { return limiter.StepScript(sharedLua, "return reply") })
-	lookScript   = lua.NewReadOnly(func() string { return limiter.LookScript(sharedLua, "return reply") })
+	stepScript   = lua.New(func() string { return limiter.StepScript(markedLua+checkLua, "return reply") })
+	findScript   = lua.NewReadOnly(func() string { return markedLua + findLua })
+	sharedScript = lua.New(func() string {
+		return limiter.StepScript(groupResetLua+sharedLua, "return reply")
+	})
+	lookScript = lua.NewReadOnly(func() string {
+		return limiter.LookScript(groupResetLua+sharedLua, "return reply")
+	})
 )
 
 // run is one run of a script.
@@ -37,21 +45,13 @@ type run struct {
 	args   []string
 }
 
-// ResetKey returns the key that has when a group was reset (microseconds since 1970, text).
-func ResetKey(group string) string { return keyspace.Of(group, "r") }
-
 // sharedRun returns the run of a script on the shared limits of a subject.
 func sharedRun(script *lua.Script, subject string, s limiter.Step) run {
 	r := run{script: script, keys: s.Keys(), args: []string{s.List(), "0"}}
 	if isGroup(subject) {
-		r.keys, r.args[1] = append([]string{ResetKey(subject)}, r.keys...), "1"
+		r.keys, r.args[1] = append([]string{keyspace.BucketOf(subject).Records()}, r.keys...), subject
 	}
 	return r
-}
-
-// head returns the beginning of a copy of this version of the policy set.
-func head(version int64) string {
-	return string(binary.BigEndian.AppendUint32([]byte{policyset.CopyFormat}, uint32(version)))
 }
 
 // forever is later than any time of the server, in microseconds since 1970.
@@ -61,9 +61,10 @@ const forever = 1<<53 - 1
 // compares if there is nothing to take.
 func (t *Terms) ownRun(mark string, keep time.Duration) run {
 	id := t.Result.ID
-	r := run{keys: []string{keyspace.Record(id), policyset.CopyKey(keyspace.BucketOf(id))}}
+	bucket := keyspace.BucketOf(id)
+	r := run{keys: []string{bucket.Records(), bucket.Marks()}}
 	if t.looks() && mark == "" {
-		r.script = findScript
+		r.script, r.args = findScript, []string{id}
 		return r
 	}
 	until := int64(forever)
@@ -77,9 +78,9 @@ func (t *Terms) ownRun(mark string, keep time.Duration) run {
 		r.keys = append(r.keys, keyspace.Of(id, mark))
 	}
 	r.script, r.keys = stepScript, append(r.keys, own.Keys()...)
-	r.args = []string{own.List(), strconv.FormatInt(own.Reset, 10), strconv.FormatInt(keep.Milliseconds(),
-		10),
-		t.caller.record, valkey.BinaryString([]byte(head(t.set.Version))), strconv.FormatInt(until, 10)}
+	r.args = []string{own.List(), strconv.FormatInt(own.Reset, 10),
+		strconv.FormatInt(keep.Milliseconds(), 10), id, t.caller.record,
+		strconv.FormatInt(t.set.Version, 10), strconv.FormatInt(until, 10)}
 	return r
 }
 
@@ -97,27 +98,36 @@ type reply struct {
 
 // found is what a script read of a caller.
 type found struct {
-	head   string // of the bucket's copy; empty for none
-	record []byte
+	mark   string // a revocation or ban that is not in the record yet; empty for none
+	policy int64  // number of the newest policy; 0 if the bucket is lost
+	record string // as stored; empty for none
 	now    time.Time
 }
 
-// flush sends runs and the piggybacked commands in one flush, and returns a reply for each
-// run.
-func (c *Checker) flush(ctx context.Context, runs []run, piggyback *Piggyback) []reply {
-	commands := make([]valkey.Completed, 0, len(runs)+4)
+// markEnds returns when a mark ends; zero for a revocation. A mark that cannot be read is
+// one.
+func (f *found) markEnds() time.Time {
+	var mark struct {
+		Until int64 `json:"until"`
+	}
+	_, text, _ := strings.Cut(f.mark, "\n")
+	if json.Unmarshal([]byte(text), &mark) != nil || mark.Until == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(mark.Until).UTC()
+}
+
+// flush sends runs in one flush, and returns a reply for each.
+func (c *Checker) flush(ctx context.Context, runs []run) []reply {
+	commands := make([]valkey.Completed, 0, len(runs))
 	for _, r := range runs {
 		commands = append(commands, r.script.Command(c.client, r.keys, r.args))
 	}
-	extra := piggyback.take()
 	var results []valkey.ValkeyResult
-	if len(commands) == 1 && len(extra) == 0 {
+	if len(commands) == 1 {
 		results = []valkey.ValkeyResult{c.client.Do(ctx, commands[0])}
-	} else if len(commands)+len(extra) > 0 {
-		results = c.client.DoMulti(ctx, append(commands, extra...)...)
-	}
-	if len(extra) > 0 {
-		piggyback.done(results[len(runs):])
+	} else if len(commands) > 0 {
+		results = c.client.DoMulti(ctx, commands...)
 	}
 	replies := make([]reply, len(runs))
 	for i, r := range runs {
@@ -138,14 +148,18 @@ func parse(result valkey.ValkeyResult) reply {
 	if err != nil {
 		return reply{err: fmt.Errorf("enforce: check: %w", err)}
 	}
-	if len(values) == 3 && values[0].IsString() {
-		head, _ := values[0].ToString()
-		record, _ := values[1].ToString()
-		now, err := values[2].AsInt64()
+	if len(values) == 4 && values[0].IsString() {
+		f := &found{}
+		f.mark, _ = values[0].ToString()
+		number, _ := values[1].ToString()
+		f.policy, _ = strconv.ParseInt(number, 10, 64)
+		f.record, _ = values[2].ToString()
+		now, err := values[3].AsInt64()
 		if err != nil {
 			return reply{err: fmt.Errorf("enforce: check: %w", limiter.ErrReply)}
 		}
-		return reply{read: &found{head, []byte(record), time.UnixMicro(now).UTC()}}
+		f.now = time.UnixMicro(now).UTC()
+		return reply{read: f}
 	}
 	numbers := make([]int64, len(values))
 	for i, v := range values {
@@ -154,37 +168,4 @@ func parse(result valkey.ValkeyResult) reply {
 		}
 	}
 	return reply{numbers: numbers}
-}
-
-// Piggyback is a list of commands that leave in the first flush of a check. A nil
-// Piggyback has none.
-type Piggyback struct {
-	client   valkey.Client
-	commands []valkey.Completed
-	done     func([]valkey.ValkeyResult)
-}
-
-// NewPiggyback returns commands that are sent once, with the first check that reaches
-// Valkey. done then receives one result for each command.
-func NewPiggyback(
-	client valkey.Client, commands []valkey.Completed, done func([]valkey.ValkeyResult),
-) *Piggyback {
-	return &Piggyback{client, commands, done}
-}
-
-// take returns the commands that were not sent yet, and marks them as sent.
-func (p *Piggyback) take() []valkey.Completed {
-	if p == nil {
-		return nil
-	}
-	commands := p.commands
-	p.commands = nil
-	return commands
-}
-
-// Flush sends the commands if no check has sent them.
-func (p *Piggyback) Flush(ctx context.Context) {
-	if commands := p.take(); len(commands) > 0 {
-		p.done(p.client.DoMulti(ctx, commands...))
-	}
 }

@@ -20,9 +20,9 @@ import (
 // Tidegate wrote it, or it is damaged.
 var ErrSet = errors.New("enforce: the set in force cannot be used")
 
-// ErrStale means that a newer policy set than this one is in force, or that none is, and
-// that none can be read. Nothing was taken.
-var ErrStale = errors.New("enforce: a newer set is in force")
+// ErrStale means that a newer policy set than this one is in force and none can be read, or
+// that a part of Valkey lost its records. Nothing was taken.
+var ErrStale = errors.New("enforce: what is in force cannot be read")
 
 // compiled is a policy set prepared for checks.
 type compiled struct {
@@ -127,6 +127,9 @@ const maxReloads = 20
 func (c *Checker) Load(ctx context.Context) error {
 	go stepScript.Prepare() // while the set is being read
 	set, err := policyset.LoadSet(ctx, c.client)
+	if errors.Is(err, policy.ErrMissing) {
+		return fmt.Errorf("%w: %w", ErrStale, err)
+	}
 	if err != nil {
 		return c.keepLastGood(set, err)
 	}
@@ -176,29 +179,11 @@ func (c *Checker) loaded(ctx context.Context) (*compiled, error) {
 	return c.set.Load(), nil
 }
 
-// copyPause is how long after a renewal for a bucket without a copy no other such renewal
-// reads the sets again. Their sizes would make every call of the bucket slow.
-const copyPause = time.Second
-
-// renew replaces a stale set. It reads the stored set or, if a failover lost the last
-// save, a mirror. If neither is newer, it returns ErrStale. noCopy says that the bucket may
-// only lack its copy: then it reads at most once in copyPause.
-func (c *Checker) renew(ctx context.Context, stale *compiled, noCopy bool) error {
-	if noCopy && c.Now().UnixNano() < c.copyDue.Load() {
-		return ErrStale
-	}
+// renew replaces a set that is not the newest. If there is none to read, it returns
+// ErrStale.
+func (c *Checker) renew(ctx context.Context, stale *compiled) error {
 	if err := c.Load(ctx); err != nil || c.set.Load() != stale {
 		return err
-	}
-	set, _, err := policyset.NewestSet(ctx, c.client)
-	if err != nil {
-		return c.keepLastGood(set, err)
-	}
-	if err := c.adopt(set); err != nil || c.set.Load() != stale {
-		return err
-	}
-	if noCopy {
-		c.copyDue.Store(c.Now().Add(copyPause).UnixNano())
 	}
 	return ErrStale
 }

@@ -19,14 +19,14 @@ import (
 
 // giveHead is the head of the script that settles a step. ARGV[1] are the changes, ARGV[2]
 // the instant of the call, ARGV[3] is 1 if KEYS[1] is the mark of the call. ARGV[4] is when
-// the subject was reset; if it is 1, the next key has that. What is charged counts although
-// the subject was reset in the same microsecond.
+// the subject was reset; if it is the id of a group, the next key are the records of its
+// bucket. What is charged counts although the subject was reset in the same microsecond.
 const giveHead = "local list, at, reset = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4])\n" +
 	"local first, record = 1, false\n" +
 	"if ARGV[3] == '1' then first, record = 2, KEYS[1] end\n" +
-	"if reset == 1 then reset = tonumber(call('GET', KEYS[first]) or 0) first = first + 1 end\n"
+	"if not reset then reset = groupReset(KEYS[first], ARGV[4]) first = first + 1 end\n"
 
-var giveScript = lua.New(func() string { return limiter.GiveScript(giveHead, "return reply") })
+var giveScript = lua.New(func() string { return limiter.GiveScript(groupResetLua+giveHead, "return reply") })
 
 // giveRun returns the run that settles a step of a subject. mark is the key of the call's
 // mark; empty for none.
@@ -34,7 +34,7 @@ func giveRun(subject string, s limiter.Settlement, mark string) run {
 	r := run{script: giveScript, keys: s.Keys(),
 		args: []string{s.List(), strconv.FormatInt(s.At, 10), "0", strconv.FormatInt(s.Reset, 10)}}
 	if isGroup(subject) {
-		r.keys, r.args[3] = append([]string{ResetKey(subject)}, r.keys...), "1"
+		r.keys, r.args[3] = append([]string{keyspace.BucketOf(subject).Records()}, r.keys...), subject
 	}
 	if mark != "" {
 		r.keys, r.args[2] = append([]string{mark}, r.keys...), "1"
@@ -176,7 +176,7 @@ func (c *Checker) read(ctx context.Context, call Call) (*compiled, *caller, erro
 		}
 		asked := c.Now()
 		t := &Terms{Refused: &policy.RefusedError{}, Result: Result{ID: call.Subject}}
-		reply := c.flush(ctx, []run{t.ownRun("", 0)}, nil)[0]
+		reply := c.flush(ctx, []run{t.ownRun("", 0)})[0]
 		if reply.err != nil {
 			return nil, nil, reply.err
 		}
@@ -209,7 +209,7 @@ func (c *Checker) settle(ctx context.Context, set *compiled, k *caller, s *seale
 		if p.subject == s.subject {
 			changes.Reset = resetOf(k.key)
 		}
-		reply := c.flush(ctx, []run{giveRun(p.subject, changes, key)}, nil)[0]
+		reply := c.flush(ctx, []run{giveRun(p.subject, changes, key)})[0]
 		switch {
 		case reply.err != nil && key != "":
 			return reply.err

@@ -86,7 +86,7 @@ func (r *round) giveBack(ctx context.Context) {
 			runs[i] = giveRun(t.subject, t.decision.Settle(), keyspace.Of(r.Result.ID, r.mark))
 		}
 	}
-	r.c.flush(ctx, runs, nil)
+	r.c.flush(ctx, runs)
 	r.recordStillCrossed(ctx)
 	for _, t := range r.taken {
 		for i := range t.decision.Limits {

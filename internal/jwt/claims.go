@@ -2,6 +2,7 @@ package jwt
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -14,11 +15,18 @@ import (
 // maxPlanLen bounds a plan's name, in bytes.
 const maxPlanLen = 400
 
-// validate checks the token's audience and times. It reads no other claims, so their
-// types do not matter.
+// validate checks the token's audience, required claims and times. It reads no other claims,
+// so their types do not matter.
 func (i *trustedIssuer) validate(claims map[string]any, now time.Time) error {
 	if err := i.validateAudience(claims); err != nil {
 		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(i.RequiredClaims)) {
+		value, _ := find(claims, name)
+		if text, ok := value.(string); !ok || text != i.RequiredClaims[name] {
+			return refused("claim %.60q is %s: must be the text that is required, %.60q", name,
+				kindOf(claims, name), i.RequiredClaims[name])
+		}
 	}
 	expiry, given, ok := instant(claims, "exp")
 	switch {
@@ -41,18 +49,20 @@ func (i *trustedIssuer) validate(claims map[string]any, now time.Time) error {
 	return nil
 }
 
-// validateAudience checks aud, a text or a list of texts. Without aud it checks
-// client_id.
+// validateAudience checks aud, a text or a list of texts. Without aud it checks the first of
+// client_id and azp, which name the client that the token was issued to.
 func (i *trustedIssuer) validateAudience(claims map[string]any) error {
-	name, value := "aud", claims["aud"]
-	if _, given := claims[name]; !given {
-		name, value = "client_id", claims["client_id"]
+	name := "aud"
+	for _, instead := range []string{"client_id", "azp"} {
+		if _, given := claims[name]; !given {
+			name = instead
+		}
 	}
-	audiences, ok := texts(value)
+	audiences, ok := texts(claims[name])
 	switch {
-	case value == nil:
-		return refused("claim aud is missing, and so is client_id")
-	case !ok || name == "client_id" && len(audiences) != 1:
+	case claims[name] == nil:
+		return refused("claim aud is missing, and so are client_id and azp: let the issuer add one")
+	case !ok || name != "aud" && len(audiences) != 1:
 		return refused("claim %s is not text", name)
 	}
 	for _, audience := range audiences {
@@ -138,6 +148,30 @@ func find(object map[string]any, name string) (value any, given bool) {
 	return nil, false
 }
 
+// kindOf says what the claim of a name is, without its value.
+func kindOf(claims map[string]any, name string) string {
+	value, given := find(claims, name)
+	if !given {
+		return "missing"
+	}
+	switch value := value.(type) {
+	case string:
+		if value == "" {
+			return "empty"
+		}
+		return "text"
+	case float64:
+		return "a number"
+	case bool:
+		return "true or false"
+	case []any:
+		return fmt.Sprintf("a list of %d", len(value))
+	case map[string]any:
+		return "an object"
+	}
+	return "null"
+}
+
 // maxExact bounds whole numbers that a float64 represents exactly, so that no two differ and
 // look the same.
 const maxExact = 1 << 53
@@ -188,31 +222,44 @@ func (i *trustedIssuer) read(name string, claims map[string]any) (Claims, error)
 	c := Claims{Issuer: name}
 	subject, _ := find(claims, i.IdentityClaim)
 	if c.Subject = named(subject); c.Subject == "" || !utf8.ValidString(c.Subject) {
-		return Claims{}, refused("claim %.60q, which identifies the caller, is missing, empty, or neither "+
-			"text nor a whole number", i.IdentityClaim)
+		return Claims{}, refused("claim %.60q, which identifies the caller, is %s: must be text, a whole "+
+			"number, or a list of one", i.IdentityClaim, kindOf(claims, i.IdentityClaim))
 	}
-	value, given := find(claims, i.PlanClaim)
-	if i.PlanClaim == "" || !given {
-		return c, nil
+	if err := i.readPlan(&c, claims); err != nil {
+		return Claims{}, err
 	}
-	if i.Plans != nil {
-		groups, ok := groupsOf(value)
-		if !ok {
-			return Claims{}, refused("claim %.60q, which names the plan, is neither text nor a list of texts",
-				i.PlanClaim)
-		}
-		for _, group := range groups {
-			if c.Plan = i.Plans[group]; c.Plan != "" {
-				break
-			}
-		}
-		return c, nil
-	}
-	plan, ok := value.(string)
-	if !ok || plan == "" || len(plan) > maxPlanLen {
-		return Claims{}, refused("claim %.60q, which names the plan, is not text of 1 to %d bytes: "+
-			"a list needs a map to plans", i.PlanClaim, maxPlanLen)
-	}
-	c.Plan = plan
 	return c, nil
+}
+
+// readPlan reads the plan that a token names, or why it names none.
+func (i *trustedIssuer) readPlan(c *Claims, claims map[string]any) error {
+	value, given := find(claims, i.PlanClaim)
+	switch {
+	case i.PlanClaim == "":
+		return nil
+	case !given:
+		c.NoPlan = fmt.Sprintf("claim %.60q is missing", i.PlanClaim)
+		return nil
+	case i.Plans == nil:
+		plan, ok := value.(string)
+		if !ok || plan == "" || len(plan) > maxPlanLen {
+			return refused("claim %.60q, which names the plan, is %s: must be text of 1 to %d bytes, or "+
+				"groups that are mapped to plans", i.PlanClaim, kindOf(claims, i.PlanClaim), maxPlanLen)
+		}
+		c.Plan = plan
+		return nil
+	}
+	groups, ok := groupsOf(value)
+	if !ok {
+		return refused("claim %.60q, which has the groups, is %s: must be texts in a list, text, or an "+
+			"object", i.PlanClaim, kindOf(claims, i.PlanClaim))
+	}
+	for _, group := range groups {
+		if c.Plan = i.Plans[group]; c.Plan != "" {
+			return nil
+		}
+	}
+	c.NoPlan = fmt.Sprintf("claim %.60q is %s, and none of its groups is mapped to a plan", i.PlanClaim,
+		kindOf(claims, i.PlanClaim))
+	return nil
 }

@@ -7,11 +7,14 @@ import (
 	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"math/big"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,7 +32,7 @@ func TestValidTokens(t *testing.T) {
 		for _, s := range signers() {
 			for _, changes := range []map[string]any{
 				{}, {"aud": []string{"unknown", audience}}, {"nbf": nil, "iat": nil},
-				{"aud": nil, "client_id": audience},
+				{"aud": nil, "client_id": audience}, {"aud": nil, "azp": audience},
 			} {
 				got, err := v.Verify(t.Context(), s.token(changes))
 				if err != nil {
@@ -133,7 +136,61 @@ func TestJWTOwnKey(t *testing.T) {
 		"kid is a URL": sign(`{"alg":"RS256","kid":"https://evil.example/keys"}`),
 		"kid is long":  sign(`{"alg":"RS256","kid":"` + strings.Repeat("k", 4000) + `"}`),
 		"unknown crit": sign(`{"alg":"RS256","kid":"rsa","crit":["exp"],"exp":1}`),
+		"certificate": sign(`{"alg":"RS256","kid":"rsa","x5c":["` +
+			base64.StdEncoding.EncodeToString(certificateOf(own)) + `"]}`),
+		"jwk without kid": sign(`{"alg":"RS256","jwk":` + string(jwk) + `}`),
 	})
+}
+
+// certificateOf returns a certificate of a key that the key itself has signed.
+func certificateOf(key *rsa.PrivateKey) []byte {
+	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	return must(x509.CreateCertificate(rand.Reader, template, template, key.Public(), key))
+}
+
+// Members of a header that are not used do not refuse a token, whatever their form. A header
+// that says two things, or asks for what is not supported, does.
+func TestJWTHeaders(t *testing.T) {
+	v := newVerifier(t, Issuer{})
+	sign := func(header string) string {
+		unsigned := strings.TrimSuffix(forge(header, validPayload, nil), ".")
+		sum := sha256.Sum256([]byte(unsigned))
+		return forge(header, validPayload, must(rsaKey().Sign(rand.Reader, sum[:], crypto.SHA256)))
+	}
+	for _, members := range []string{`"kid":"rsa"`, `"typ":7`, `"kid":null`,
+		`"kid":"rsa","x5c":["MIIBnotACertificate="]`, `"kid":"rsa","x5c":7`,
+		`"kid":"rsa","jwk":{"kty":"AKP","alg":"ML-DSA-44","pub":"AAAA"}`, `"kid":"rsa","jwk":"text"`,
+		`"kid":"rsa","nonce":7`, `"kid":"rsa","b64":7`, `"kid":"rsa","x5t":{},"jku":7,"x5u":[]`} {
+		if _, err := v.Verify(t.Context(), sign(`{"alg":"RS256",`+members+`}`)); err != nil {
+			t.Errorf("%s: %v", members, err)
+		}
+	}
+	checkRefused(t, v, map[string]string{
+		"alg twice": sign(`{"alg":"RS256","alg":"none"}`), "alg in capitals": sign(`{"ALG":"RS256"}`),
+		"kid twice": sign(`{"alg":"RS256","kid":"rsa","kid":"ec"}`), "no alg": sign(`{"kid":"rsa"}`),
+		"alg is a list": sign(`{"alg":["RS256"]}`), "crit of b64": sign(`{"alg":"RS256","crit":["b64"],"b64":true}`),
+		"empty crit": sign(`{"alg":"RS256","crit":[]}`), "list": sign(`["RS256"]`), "null": sign(`null`),
+		"empty": sign(``), "two": sign(`{"alg":"RS256"}{}`),
+	})
+}
+
+// Signatures of another length, or of another algorithm of the same key, are refused.
+func TestJWTWrongSignatures(t *testing.T) {
+	set := must(ParseKeys(keySetOf(everyAlgorithm()...)))
+	v := newVerifier(t, Issuer{Keys: set})
+	for _, s := range everyAlgorithm() {
+		parts := strings.Split(s.token(nil), ".")
+		signature := must(base64.RawURLEncoding.DecodeString(parts[2]))
+		refused := map[string]string{}
+		for name, changed := range map[string][]byte{"short": signature[:len(signature)-1], "empty": nil,
+			"long": slices.Concat(signature, []byte{0}), "zero": make([]byte, len(signature)),
+			"leading zero": append([]byte{0}, signature...), "zero between": slices.Insert(
+				slices.Clone(signature), len(signature)/2, 0)} {
+			refused[string(s.algorithm)+" "+name] = parts[0] + "." + parts[1] + "." +
+				base64.RawURLEncoding.EncodeToString(changed)
+		}
+		checkRefused(t, v, refused)
+	}
 }
 
 func TestJWTWrongClaims(t *testing.T) {
@@ -143,6 +200,9 @@ func TestJWTWrongClaims(t *testing.T) {
 			"no audience":         s.token(map[string]any{"aud": nil}),
 			"no audience matches": s.token(map[string]any{"aud": []string{"else", "Orders"}}),
 			"empty audience":      s.token(map[string]any{"aud": []string{}, "client_id": audience}),
+			"azp beside aud":      s.token(map[string]any{"aud": "else", "azp": audience}),
+			"azp beside client":   s.token(map[string]any{"aud": nil, "client_id": "else", "azp": audience}),
+			"list as azp":         s.token(map[string]any{"aud": nil, "azp": []string{audience, "else"}}),
 			"client_id and aud":   s.token(map[string]any{"aud": "else", "client_id": audience}),
 			"audience null": s.sign(
 				[]byte(strings.Replace(validPayload, `"`+audience+`"`, "null", 1))),
@@ -185,9 +245,9 @@ func TestJWTMalformed(t *testing.T) {
 		"another payload": parts[0] + "." + strings.Split(signers()[2].token(map[string]any{"sub": "eve"}),
 			".")[1] + "." + parts[2],
 		"10 KB": strings.Repeat("a", 10<<10), "10 KB of dots": strings.Repeat(".", 10<<10),
-		"dots within bounds": strings.Repeat(".", MaxTokenLen),
-		"long and signed":    signers()[2].token(map[string]any{"x": strings.Repeat("x", MaxTokenLen)}),
-		"bit flipped":        valid[:len(valid)-4] + string(valid[len(valid)-4]^1) + valid[len(valid)-3:],
+		"dots within bounds": strings.Repeat(".", MaxTokenLen), "line end": valid + "\n.x",
+		"long and signed": signers()[2].token(map[string]any{"x": strings.Repeat("x", MaxTokenLen)}),
+		"bit flipped":     valid[:len(valid)-4] + string(valid[len(valid)-4]^1) + valid[len(valid)-3:],
 	})
 }
 

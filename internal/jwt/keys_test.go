@@ -10,11 +10,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -222,7 +224,7 @@ func TestFetchHasTimeout(t *testing.T) {
 	bounded := false
 	client := &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 		deadline, ok := r.Context().Deadline()
-		bounded = ok && time.Until(deadline) <= fetchTimeout
+		bounded = ok && time.Until(deadline) <= fetchTimeout && time.Until(deadline) > fetchWait
 		return nil, context.DeadlineExceeded
 	})}
 	v := newVerifierWith(t, Issuer{KeysURL: must(ParseURL("https://issuer.example/keys"))},
@@ -230,6 +232,50 @@ func TestFetchHasTimeout(t *testing.T) {
 	if _, err := v.Verify(t.Context(), signers()[2].token(nil)); !errors.Is(err, ErrNoKeys) || !bounded {
 		t.Errorf("got error %v, bounded %t, want ErrNoKeys and true", err, bounded)
 	}
+}
+
+// A call waits 2 seconds for keys, and the read that it began goes on: a later call finds the
+// keys of an issuer that needs longer. With keys, calls behind the first do not wait.
+func TestSlowIssuer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fetches := 0
+		client := &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			fetches++
+			took := 2500 * time.Millisecond
+			if fetches > 1 {
+				took = 15 * time.Second
+			}
+			select {
+			case <-time.After(took):
+				return &http.Response{StatusCode: http.StatusOK, Header: http.Header{},
+					Body: io.NopCloser(bytes.NewReader(keySetOf(signers()...)))}, nil
+			case <-r.Context().Done():
+				return nil, r.Context().Err()
+			}
+		})}
+		v := newVerifierWith(t, Issuer{KeysURL: must(ParseURL("https://issuer.example/keys"))},
+			Config{Client: client, Now: time.Now})
+		now := time.Now()
+		token := signers()[2].token(map[string]any{"nbf": now.Unix(), "iat": now.Unix(),
+			"exp": now.Add(time.Hour).Unix()})
+		verify := func(want error, took time.Duration) {
+			t.Helper()
+			began := time.Now()
+			if _, err := v.Verify(t.Context(), token); !errors.Is(err, want) || time.Since(began) != took {
+				t.Errorf("got %v after %s, want %v after %s", err, time.Since(began), want, took)
+			}
+		}
+		verify(ErrNoKeys, fetchWait)
+		verify(nil, 500*time.Millisecond) // the same read
+		<-time.After(freshFor)
+		verify(nil, fetchWait) // by the old keys
+		verify(nil, 0)
+		<-time.After(fetchTimeout)
+		verify(nil, 0)
+		if fetches != 2 {
+			t.Errorf("got %d reads, want 2", fetches)
+		}
+	})
 }
 
 func TestParseURL(t *testing.T) {

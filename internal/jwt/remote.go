@@ -24,7 +24,8 @@ const (
 	// while no token can be verified. The time doubles with each failure.
 	firstRetry   = time.Second
 	soonRetries  = 6 // after more failures in a row, the minimum time is fetchEvery
-	fetchTimeout = 2 * time.Second
+	fetchTimeout = 10 * time.Second
+	fetchWait    = 2 * time.Second // how long a call waits for a read
 )
 
 // remote is the key set at a URL. It reads the set when a token needs it, since Lambda
@@ -141,9 +142,12 @@ func within(t, now time.Time, d time.Duration) bool {
 	return age >= 0 && age < d
 }
 
-// refresh waits for the current read or the end of ctx. If there is no read and the pause
-// is over, it starts one.
+// refresh waits for the current read, for at most fetchWait. If there is no read and the
+// pause is over, it starts one. With a set that is trusted, nobody waits longer than the call
+// that started the read.
 func (r *remote) refresh(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, fetchWait)
+	defer cancel()
 	r.mu.Lock()
 	if r.flight == nil {
 		if within(r.tried, r.now(), r.pause()) {
@@ -154,7 +158,11 @@ func (r *remote) refresh(ctx context.Context) {
 		go r.read(context.WithoutCancel(ctx), r.flight)
 	}
 	flight := r.flight
+	old := r.trusted().Len() > 0 && !within(r.tried, r.now(), fetchWait)
 	r.mu.Unlock()
+	if old {
+		return
+	}
 	select {
 	case <-flight:
 	case <-ctx.Done():

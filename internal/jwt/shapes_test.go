@@ -83,6 +83,12 @@ func shapes() map[string]shape {
 			signer{"next", jose.RS256, next}.token(map[string]any{"aud": nil, "client_id": audience})},
 		"no kid anywhere, the newer key": {[]members{shaped(rs, bare),
 			shaped(signer{"", jose.RS256, next}, bare)}, anonymous(jose.RS256, next).token(nil)},
+		"kid is a number": {[]members{shaped(rs, members{"kid": 1}), shaped(signer{"", jose.RS256, next},
+			members{"kid": 2})}, signer{"2", jose.RS256, next}.token(nil)},
+		"71 keys": {append(slices.Repeat([]members{shaped(signer{"old", jose.RS256, next}, nil)}, 70),
+			shaped(rs, nil)), rs.token(nil)},
+		"a token of 9 KB": {[]members{shaped(rs, nil)},
+			rs.token(map[string]any{"groups": strings.Repeat("g", 6<<10)})},
 		"no kid in the set": {[]members{shaped(rs, members{"kid": nil})}, rs.token(nil)},
 		"no kid in the token": {[]members{shaped(rs, nil), shaped(signer{"next", jose.RS256, next}, nil)},
 			anonymous(jose.RS256, next).token(nil)},
@@ -213,14 +219,17 @@ func TestRefusalsNameTheirCause(t *testing.T) {
 		"claim aud has none of the configured":    token(map[string]any{"aud": "else"}),
 		"claim client_id has none of":             token(map[string]any{"aud": nil, "client_id": "else"}),
 		"claim aud is missing":                    token(map[string]any{"aud": nil}),
+		"claim azp has none of":                   token(map[string]any{"aud": nil, "azp": "else"}),
 		"claim iss names no issuer":               token(map[string]any{"iss": "https://else.example/"}),
 		"claim iss is missing":                    token(map[string]any{"iss": nil}),
 		"claim exp is in the past":                token(map[string]any{"exp": start.Unix() - 1}),
 		"claim exp is missing":                    token(map[string]any{"exp": nil}),
 		"claim nbf is in the future":              token(map[string]any{"nbf": start.Unix() + 1}),
 		"claim iat is not a number":               token(map[string]any{"iat": "now"}),
-		`claim "email", which identifies`:         token(map[string]any{"email": true}),
-		`claim "tier", which names the plan`:      token(map[string]any{"tier": []string{"gold"}}),
+		`identifies the caller, is true or false`: token(map[string]any{"email": true}),
+		`identifies the caller, is missing`:       s.token(nil),
+		`names the plan, is a list of 2`:          token(map[string]any{"tier": []string{"a", "b"}}),
+		`names the plan, is a number`:             token(map[string]any{"tier": 7}),
 		"alg RS256 is not among the issuer's":     signers()[0].token(nil),
 		"alg is none of RS256, RS384":             forge(`{"alg":"none"}`, validPayload, nil),
 		"no key with this kid for this alg":       signer{"unknown", s.algorithm, s.key}.token(nil),
@@ -294,6 +303,39 @@ func TestPlanOfGroups(t *testing.T) {
 			t.Errorf("%s: got %+v, %v, want plan %q, valid %t", name, got, err, c.plan, c.valid)
 		}
 	}
+}
+
+// A token without a plan says why the claim names none.
+func TestWhyNoPlan(t *testing.T) {
+	for want, c := range map[string]struct {
+		plans map[string]string
+		tier  any
+	}{
+		`claim "tier" is missing`: {nil, nil},
+		`claim "tier" is a list of 3, and none of its groups`: {map[string]string{"Gold": "pro"},
+			[]string{"gold", "eu", "x"}},
+		`claim "tier" is an object, and none`: {map[string]string{"a": "pro"}, map[string]any{"b": 1}},
+	} {
+		v := newVerifier(t, Issuer{PlanClaim: "tier", Plans: c.plans})
+		got, err := v.Verify(t.Context(), signers()[2].token(map[string]any{"tier": c.tier}))
+		if err != nil || got.Plan != "" || !strings.Contains(got.NoPlan, want) {
+			t.Errorf("got %+v, %v, want no plan for %q", got, err, want)
+		}
+	}
+}
+
+// Required claims have exactly their texts: of an ID token and an access token one passes.
+func TestRequiredClaims(t *testing.T) {
+	v := newVerifier(t, Issuer{RequiredClaims: map[string]string{"token_use": "access", "org.id": "acme"}})
+	token := func(use, org any) string {
+		return signers()[2].token(map[string]any{"token_use": use, "org": map[string]any{"id": org}})
+	}
+	if _, err := v.Verify(t.Context(), token("access", "acme")); err != nil {
+		t.Error(err)
+	}
+	checkRefused(t, v, map[string]string{"ID token": token("id", "acme"), "none": token(nil, "acme"),
+		"list": token([]string{"access"}, "acme"), "another": token("access", "else"),
+		"capitals": token("Access", "acme")})
 }
 
 // Each issuer has its own keys, audiences and claims: one's key signs nothing for another.

@@ -190,22 +190,6 @@ func Look(ctx context.Context, client valkey.Client, s Step) (Decision, error) {
 	return s.run(lookScript.Do(ctx, client, s.Keys(), []string{s.List(), number(s.Reset)}))
 }
 
-// LookMany decides calls of several subjects as Look does, in one flush.
-func LookMany(ctx context.Context, client valkey.Client, steps []Step) ([]Decision, error) {
-	runs := make([]lua.Run, len(steps))
-	for i, s := range steps {
-		runs[i] = lua.Run{Keys: s.Keys(), Args: []string{s.List(), number(s.Reset)}}
-	}
-	decisions := make([]Decision, len(steps))
-	for i, result := range lookScript.DoMany(ctx, client, runs) {
-		var err error
-		if decisions[i], err = steps[i].run(result); err != nil {
-			return nil, err
-		}
-	}
-	return decisions, nil
-}
-
 func (s Step) run(result valkey.ValkeyResult) (Decision, error) {
 	reply, err := result.AsIntSlice()
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package objects keeps named objects in a folder or an S3 bucket, whole or not at all. The
-// journal and the log of changes are made of them. It does not know what they contain.
+// log of changes is made of them. It does not know what they contain.
 //
 // Create gives a name to one of any number of writers, in any number of processes. In a
 // folder an object is written under a temporary name, synced and linked, and then its

@@ -187,7 +187,7 @@ func (late) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second).R
 func TestAddresses(t *testing.T) {
 	t.Setenv("AWS_REGION", "")
 	for address, good := range map[string]bool{
-		"/var/lib/tidegate": true, "journal": true, "s3://bucket?region=eu-west-1": true,
+		"/var/lib/tidegate": true, "changes": true, "s3://bucket?region=eu-west-1": true,
 		"s3://bucket/a/b?region=eu-west-1&endpoint=http://127.0.0.1:9": true,
 		"s3://bucket": false, "s3://?region=x": false, "s3://user:password@bucket?region=x": false,
 		"s3://bucket?region=x&acl=public": false, "gs://bucket": false, "https://bucket": false,

@@ -18,18 +18,15 @@ var (
 	ErrRefused = errors.New("caller is refused")
 	// ErrNotFound means that no key has this id.
 	ErrNotFound = errors.New("no such key")
-	// ErrMissing means that checks find no policies: none was saved yet, or the server lost
-	// them.
-	ErrMissing = errors.New("policies are missing")
+	// ErrMissing means that a part of Valkey lost its records, or never had any. It is an
+	// outage until the log of changes makes it again.
+	ErrMissing = errors.New("records are missing")
 	// ErrConflict means that the subject changed since the version that an edit was based
 	// on. Nothing was written.
 	ErrConflict = errors.New("changed meanwhile")
 	// ErrUnreadable means that a record cannot be decoded: another version of Tidegate
 	// wrote it, or it is damaged. Such a key can only be deleted.
 	ErrUnreadable = errors.New("record cannot be read by this version")
-	// ErrUnfinished means that an edit was written, but not all of its copies: checks may
-	// obey either version. Saving again, or Sync, writes the rest.
-	ErrUnfinished = errors.New("saved, but not everywhere yet: save again")
 )
 
 // FieldError is bad input in one field.

@@ -43,7 +43,7 @@ type Key struct {
 	Reset time.Time `json:"reset,omitzero"`
 	// Billing says when the billing months of the caller begin.
 	Billing limits.Billing `json:"billing,omitzero"`
-	Version int64          `json:"version"` // 1 at creation, one more with each edit
+	Version int64          `json:"version"` // number of its last change in the log
 	Created time.Time      `json:"created"`
 	Updated time.Time      `json:"updated"`
 

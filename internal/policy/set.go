@@ -19,7 +19,7 @@ import (
 
 // Set is the policy set: all configuration except keys. One version covers all of it.
 type Set struct {
-	Version int64  `json:"version"` // 1 after the first save, one more with each save
+	Version int64  `json:"version,omitempty"` // number of its last change in the log
 	Plans   []Plan `json:"plans"`
 	// Limits are those of all callers, whatever their plan. No limit counts calls from
 	// exempt addresses.
@@ -94,7 +94,7 @@ func (p *Plan) language() limits.Plan {
 // its routes. A route without an ID is the one of current with its name, if there is one.
 // The overrides of groups name routes by their new names. Identify fails with
 // an *InvalidError if a plan has a number, or a route an ID, that none of current has, or
-// that another has too, or if no number is left.
+// that another has too.
 func Identify(next Set, current *Set) (*Set, error) {
 	next.Plans, next.Routes = slices.Clone(next.Plans), slices.Clone(next.Routes)
 	next.NextNumber = max(current.NextNumber, 1)
@@ -110,9 +110,6 @@ func Identify(next Set, current *Set) (*Set, error) {
 				fmt.Sprintf("is %d: leave it out for a new plan", p.Number))
 		}
 		seen[p.Number] = true
-	}
-	if next.NextNumber > MaxNumber+1 {
-		fields.add("plans", fmt.Sprintf("%d plans were created already: edit one instead", MaxNumber))
 	}
 	fields = append(fields, next.identifyRoutes(current)...)
 	if len(fields) > 0 {
@@ -239,7 +236,7 @@ func (s *Set) Route(name string) (limits.Route, bool) {
 
 // Plan is a named list of limits that keys have.
 type Plan struct {
-	Number   int            `json:"number"` // 1 to MaxNumber, never reused; 0 in a new plan
+	Number   int            `json:"number"` // from 1, never reused; 0 in a new plan
 	Name     string         `json:"name"`   // 1 to 100 characters, unique
 	Limits   []limits.Limit `json:"limits"` // up to limits.MaxPlanLimits, taken all or nothing
 	Degraded Degraded       `json:"degraded,omitempty"`

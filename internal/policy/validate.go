@@ -15,7 +15,6 @@ import (
 const (
 	MaxPlans          = 500
 	MaxPrefixes       = 500 // in each list of addresses
-	MaxNumber         = 10_000
 	MaxSetBytes       = 1 << 20
 	MaxGroupOverrides = 100
 	MaxGroupBilling   = 1000

@@ -6,36 +6,34 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 	"time"
-
-	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
 )
 
-// The layout of a key's record in Valkey. Integers are big-endian, times microseconds since
-// 1970.
+// The layout of a key's record. Integers are big-endian, times microseconds since 1970. The
+// version of a key is not in it: it is the number of the record's last change.
 //
-//	 1 byte    format, 3
+//	 1 byte    format, 4
 //	 1 byte    0 revoked, 1 active
 //	32 bytes   hash of the secret
 //	32 bytes   hash of the previous secret
 //	 7 bytes   until when the previous secret is valid
 //	 7 bytes   when the key expires; 0 never
 //	 7 bytes   until when it is banned
-//	 4 bytes   version
-//	 2 bytes   number of the plan
+//	 4 bytes   number of the plan
 //	           description, JSON, to the end
 const (
-	recordFormat = 3
+	recordFormat = 4
 	hashAt       = 2
 	previousAt   = hashAt + sha256.Size
 	timesAt      = previousAt + sha256.Size
-	VersionAt    = timesAt + 3*7
-	planAt       = VersionAt + 4
-	textAt       = planAt + 2
+	planAt       = timesAt + 3*7
+	textAt       = planAt + 4
 )
 
 // description is the last part of a record.
@@ -66,8 +64,8 @@ func EncodeRecord(k policy.Key, s Secrets) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("policyset: encode key: %w", err)
 	}
-	if k.Version < 1 || k.Version > math.MaxUint32 {
-		return nil, fmt.Errorf("policyset: encode key: version %d out of range", k.Version)
+	if k.PlanNumber < 0 || k.PlanNumber > math.MaxUint32 {
+		return nil, fmt.Errorf("policyset: encode key: plan %d out of range", k.PlanNumber)
 	}
 	status := byte(0)
 	if k.Status == policy.Active {
@@ -78,31 +76,32 @@ func EncodeRecord(k policy.Key, s Secrets) ([]byte, error) {
 	for _, t := range []time.Time{k.Grace, k.Expires, k.Banned} {
 		r = appendTime(r, t)
 	}
-	r = binary.BigEndian.AppendUint32(r, uint32(k.Version))
-	r = binary.BigEndian.AppendUint16(r, uint16(k.PlanNumber))
+	r = binary.BigEndian.AppendUint32(r, uint32(k.PlanNumber))
 	return append(r, text...), nil
 }
 
-// DecodeRecord decodes a record, without the name of the key's plan. It fails with
-// policy.ErrUnreadable.
-func DecodeRecord(id string, r []byte) (policy.Key, Secrets, error) {
+// DecodeRecord decodes a record, without the name of the key's plan. version is the number
+// of the record's last change. It fails with policy.ErrUnreadable; the returned key then has
+// its ID, its Version and the Status Unreadable.
+func DecodeRecord(id string, version uint64, r []byte) (policy.Key, Secrets, error) {
 	var s Secrets
+	unreadable := policy.Key{ID: id, Version: int64(version), Status: policy.Unreadable}
 	if len(r) < textAt || r[0] != recordFormat {
-		return policy.Key{}, s, policy.ErrUnreadable
+		return unreadable, s, policy.ErrUnreadable
 	}
 	copy(s.Current[:], r[hashAt:])
 	copy(s.Previous[:], r[previousAt:])
 	var text description
 	if err := json.Unmarshal(r[textAt:], &text); err != nil {
-		return policy.Key{}, s, fmt.Errorf("%w: %w", policy.ErrUnreadable, err)
+		return unreadable, Secrets{}, fmt.Errorf("%w: %w", policy.ErrUnreadable, err)
 	}
 	k := policy.Key{
 		ID: id, Kind: text.Kind, Name: text.Name, Env: text.Env, Foreign: text.Foreign, Tags: text.Tags,
 		Group: text.Group, Status: policy.Active, Override: text.Override, Opens: text.Opens,
 		Reset: text.Reset, Billing: text.Billing, Created: text.Created, Updated: text.Updated,
 		Grace: timeAt(r[timesAt:]), Expires: timeAt(r[timesAt+7:]), Banned: timeAt(r[timesAt+14:]),
-		Version:    int64(binary.BigEndian.Uint32(r[VersionAt:])),
-		PlanNumber: int(binary.BigEndian.Uint16(r[planAt:])),
+		Version:    int64(version),
+		PlanNumber: int(binary.BigEndian.Uint32(r[planAt:])),
 	}
 	if r[1] == 0 {
 		k.Status = policy.Revoked
@@ -130,16 +129,10 @@ func timeAt(b []byte) time.Time {
 	return time.UnixMicro(us).UTC()
 }
 
-// DecodeReply decodes the key in the reply to a GET of its record, as DecodeRecord does.
-// It returns the zero Key if there is no record.
-func DecodeReply(id string, result valkey.ValkeyResult) (policy.Key, error) {
-	record, err := result.AsBytes()
-	if valkey.IsValkeyNil(err) {
-		return policy.Key{}, nil
-	}
-	if err != nil {
-		return policy.Key{}, err
-	}
-	k, _, err := DecodeRecord(id, record)
-	return k, err
+// Stored splits the text of a record in Valkey into the number of its last change and its
+// content. It returns zeros if there is none.
+func Stored(text string) (version uint64, content []byte) {
+	number, rest, _ := strings.Cut(text, " ")
+	version, _ = strconv.ParseUint(number, 10, 64)
+	return version, []byte(rest)
 }

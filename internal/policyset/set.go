@@ -1,14 +1,14 @@
-// Package policyset reads and encodes what both functions read in Valkey: the policy set,
-// its mirrors, its copies in each bucket, and the records of keys. Packages
-// enforce, registry and journal import it. It decides nothing and writes nothing.
+// Package policyset reads and encodes what both functions read in Valkey: the policy set
+// and the records of keys. Packages enforce and registry import it. It decides nothing and
+// writes nothing.
 package policyset
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/valkey-io/valkey-go"
 
@@ -16,116 +16,68 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-// SetID is the policy set's subject in the audit and in the key space.
-const SetID = "policy"
-
-// SetKey is the name of the policy set in Valkey: 4 bytes version, then JSON.
-var SetKey = keyspace.Record(SetID)
-
-// LoadSet reads the stored policy set. Before the first save it is empty, with version 0.
+// LoadSet reads the newest policy set of the two buckets that have it, in one flush. A
+// bucket that does not answer counts as lost, unless neither answers: otherwise one
+// unreachable shard would hide the set on the other. LoadSet fails with policy.ErrMissing if
+// none has it, and with policy.ErrUnreadable; the returned set then has only the version.
 func LoadSet(ctx context.Context, client valkey.Client) (*policy.Set, error) {
-	return setOf(client.Do(ctx, client.B().Get().Key(SetKey).Build()))
+	var commands valkey.Commands
+	for _, b := range keyspace.PolicyBuckets {
+		read := client.B().Hget().Key(b.Records()).Field(keyspace.RecordField(keyspace.PolicyID))
+		commands = append(commands, read.Build())
+	}
+	var newest uint64
+	var content []byte
+	var failed error
+	for _, result := range client.DoMulti(ctx, commands...) {
+		text, err := result.ToString()
+		if err != nil && !valkey.IsValkeyNil(err) {
+			failed = err
+		}
+		if version, found := Stored(text); version > newest {
+			newest, content = version, found
+		}
+	}
+	if newest == 0 && failed != nil {
+		return nil, fmt.Errorf("policyset: read set: %w", failed)
+	}
+	if newest == 0 {
+		return nil, policy.ErrMissing
+	}
+	return DecodeSet(newest, content)
 }
 
-// setOf decodes the reply to a GET of the policy set.
-func setOf(result valkey.ValkeyResult) (*policy.Set, error) {
-	record, err := result.AsBytes()
-	if valkey.IsValkeyNil(err) {
-		return &policy.Set{NextNumber: 1}, nil // before the first save
+// DecodeSet decodes the record of the policy set. version is the number of its last change.
+// It fails with policy.ErrUnreadable; the returned set then has only the version.
+func DecodeSet(version uint64, content []byte) (*policy.Set, error) {
+	s := &policy.Set{}
+	if err := json.Unmarshal(content, s); err != nil {
+		return &policy.Set{Version: int64(version)}, fmt.Errorf("%w: %w", policy.ErrUnreadable, err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("policyset: read set: %w", err)
-	}
-	return DecodeSet(record)
-}
-
-// DecodeSet decodes a record of the policy set. It fails with policy.ErrUnreadable; the
-// returned set then has only the version, or nothing.
-func DecodeSet(record []byte) (*policy.Set, error) {
-	if len(record) < 4 {
-		return &policy.Set{}, policy.ErrUnreadable
-	}
-	s, version := &policy.Set{}, int64(binary.BigEndian.Uint32(record))
-	if err := json.Unmarshal(record[4:], s); err != nil {
-		return &policy.Set{Version: version}, fmt.Errorf("%w: %w", policy.ErrUnreadable, err)
-	}
-	s.Version = version
+	s.Version = int64(version)
 	return s, nil
 }
 
-// EncodeSet encodes a record of the policy set: 4 bytes version, then text.
-func EncodeSet(version int64, text []byte) []byte {
-	return append(binary.BigEndian.AppendUint32(nil, uint32(version)), text...)
+// EncodeSet encodes the record of the policy set, without its version.
+func EncodeSet(s *policy.Set) ([]byte, error) {
+	unversioned := *s
+	unversioned.Version = 0
+	content, err := json.Marshal(unversioned)
+	if err != nil {
+		return nil, fmt.Errorf("policyset: encode set: %w", err)
+	}
+	return content, nil
 }
 
-// Mirrors is the number of additional copies of the whole policy set.
-const Mirrors = 3
-
-// MirrorKeys has the names of the mirrors. A mirror is CopyFormat, then the policy set's
-// record, so that copy.lua can compare versions. The policy set and its mirrors are a
-// quarter of the buckets apart, so that no shard of several equal ones has them all.
-var MirrorKeys = func() (keys [Mirrors]string) {
-	for i := range keys {
-		b := keyspace.BucketOf(SetID) + keyspace.Bucket((i+1)*keyspace.Buckets/(Mirrors+1))
-		keys[i] = b.Name(SetID + ":c")
-	}
-	return keys
-}()
-
-// NewestSet reads the stored policy set and its mirrors. It returns the stored set and
-// the newest of all, which differ after the set's shard lost a save that a mirror has. A
-// mirror that does not answer counts as lost; otherwise one unreachable shard would hide
-// the set on another.
-func NewestSet(ctx context.Context, client valkey.Client) (newest, stored *policy.Set, err error) {
-	commands := valkey.Commands{client.B().Get().Key(SetKey).Build()}
-	for _, key := range MirrorKeys {
-		commands = append(commands, client.B().Getrange().Key(key).Start(0).End(4).Build())
-	}
-	results := client.DoMulti(ctx, commands...)
-	if stored, err = setOf(results[0]); err != nil {
-		return nil, nil, err
-	}
-	version, at := stored.Version, ""
-	for i, key := range MirrorKeys {
-		if head, err := results[i+1].AsBytes(); err == nil && HeadVersion(head) > version {
-			version, at = HeadVersion(head), key
-		}
-	}
-	if at == "" {
-		return stored, stored, nil
-	}
-	mirror, err := client.Do(ctx, client.B().Get().Key(at).Build()).AsBytes()
-	if valkey.IsValkeyNil(err) { // the mirror was lost after its version was read
-		return NewestSet(ctx, client)
-	}
-	if err != nil || HeadVersion(mirror) == 0 {
-		return nil, nil, fmt.Errorf("policyset: read mirror of the set: %w",
-			errors.Join(err, policy.ErrUnreadable))
-	}
-	newest, err = DecodeSet(mirror[1:])
-	return newest, stored, err
+// GroupReset returns when a group was last reset, by its record's content; 0 for never.
+// The content is the microseconds since 1970, a space and the group's name.
+func GroupReset(content []byte) (reset int64, name string) {
+	text, name, _ := strings.Cut(string(content), " ")
+	reset, _ = strconv.ParseInt(text, 10, 64)
+	return reset, name
 }
 
-// HeadVersion returns the version of a copy or mirror; 0 if it is neither.
-func HeadVersion(head []byte) int64 {
-	if len(head) < 5 || head[0] != CopyFormat {
-		return 0
-	}
-	return int64(binary.BigEndian.Uint32(head[1:]))
+// EncodeGroup encodes the record of a group.
+func EncodeGroup(reset int64, name string) []byte {
+	return []byte(strconv.FormatInt(reset, 10) + " " + name)
 }
-
-// CopyFormat is the first byte of a bucket's copy, which tells a check whether a newer
-// policy set is in force:
-//
-//	1 byte   format, 2
-//	4 bytes  version of the policy set
-//	2 bytes  greatest number of a plan so far
-//
-// Integers are big-endian.
-const CopyFormat = 2
-
-// CopyHead is the length of the part of a copy that checks compare.
-const CopyHead = 5
-
-// CopyKey returns the name of a bucket's copy.
-func CopyKey(b keyspace.Bucket) string { return b.Name("p") }

@@ -1,4 +1,4 @@
-package registry
+package registry_test
 
 import (
 	"encoding/json"
@@ -8,15 +8,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"tidegate/internal/registry"
 	"time"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/valkeytest"
@@ -31,14 +30,14 @@ func TestCheckOfACreatedKey(t *testing.T) {
 		k, secret := w.create(t, "Zoë <script>", "pro")
 		last := w.expect(t, call(secret), "yyn")
 		if last.ID != k.ID || last.Name != k.Name || last.Plan != "pro" || last.Source != "plan" ||
-			last.KeyVersion != 1 || last.SetVersion != 1 {
+			last.KeyVersion != k.Version || last.SetVersion != k.Version-1 {
 			t.Errorf("got %s, want key %+v of plan pro", describe(last), k)
 		}
 		if used := w.used(t, k); !slices.Equal(used, []int64{2, 2}) {
 			t.Errorf("usage: got %v, want 2 of each limit", used)
 		}
-		for _, name := range []string{keyspace.Record(k.ID), policyset.SetKey,
-			policyset.CopyKey(keyspace.BucketOf(k.ID))} {
+		for _, name := range []string{keyspace.BucketOf(k.ID).Records(),
+			keyspace.BucketOf(k.ID).Lists()} {
 			if ttl, _ := w.client.Do(t.Context(),
 				w.client.B().Pttl().Key(name).Build()).AsInt64(); ttl != -1 {
 				t.Errorf("%s: got a time to live of %d ms, want none for configuration", name, ttl)
@@ -53,7 +52,7 @@ func TestUnknownKeysAreIndistinguishable(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(9)...)
 		k, revoked := w.create(t, "revoked", "free")
-		must(registrytest.Revoke(t.Context(), w, k.ID, k.Version, byTest))
+		must(registrytest.Revoke(t.Context(), w.Store, k.ID, byTest))
 		k, expired := w.create(t, "expired", "free")
 		must(w.Update(t.Context(), k.ID, k.Version, "key.expire", byTest, func(k *policy.Key) {
 			k.Expires = time.Now().Add(-time.Second)
@@ -74,7 +73,7 @@ func TestUnknownKeysAreIndistinguishable(t *testing.T) {
 			"address like a key": {w.checker,
 				enforce.Call{Kind: policy.Token, Subject: revoked.ID(), Plan: "free"}},
 		} {
-			c, err := try.checker.Check(t.Context(), try.call, nil)
+			c, err := try.checker.Check(t.Context(), try.call)
 			if !errors.Is(err, policy.ErrUnknownKey) || !reflect.DeepEqual(c, enforce.Result{}) {
 				t.Errorf("%s: got %+v, %v; want only ErrUnknownKey", name, c, err)
 			}
@@ -101,10 +100,10 @@ func TestEditsActOnTheNextCheck(t *testing.T) {
 			{[]limits.Limit{{Requests: 5, Window: time.Hour}}, true, 0},
 		} {
 			if i%2 == 0 {
-				k = must(registrytest.Override(t.Context(), w, k.ID, k.Version, nil, byTest))
+				k = must(registrytest.Override(t.Context(), w.Store, k.ID, nil, byTest))
 				w.plan(t, "free", step.limits...)
 			} else {
-				k = must(registrytest.Override(t.Context(), w, k.ID, k.Version,
+				k = must(registrytest.Override(t.Context(), w.Store, k.ID,
 					&policy.Override{Limits: step.limits, Reason: "a test"}, byTest))
 			}
 			c := w.check(t, call(secret))
@@ -123,15 +122,15 @@ func TestEditsOfAnOverrideBelowACost(t *testing.T) {
 	w := open(t, valkeytest.Embedded(t))
 	w.plan(t, "free", perMinute(10)...)
 	k, _ := w.create(t, "leaked", "free")
-	k = must(registrytest.Override(t.Context(), w, k.ID, k.Version,
+	k = must(registrytest.Override(t.Context(), w.Store, k.ID,
 		&policy.Override{Limits: perMinute(5), Reason: "less"}, byTest))
 	w.save(t, func(s *policy.Set) {
 		s.Routes = []limits.Route{routeOf("export", "/export", 8)}
 	})
-	_, err := registrytest.Override(t.Context(), w, k.ID, k.Version,
+	_, err := registrytest.Override(t.Context(), w.Store, k.ID,
 		&policy.Override{Limits: perMinute(6), Reason: "less"}, byTest)
 	wantInvalid(t, err, "override.limits[0].requests")
-	k = must(w.Update(t.Context(), k.ID, k.Version, audit.KeyBan, byTest, func(k *policy.Key) {
+	k = must(w.Update(t.Context(), k.ID, k.Version, registry.KeyBan, byTest, func(k *policy.Key) {
 		k.Banned = time.Now().Add(time.Hour)
 	}))
 	k = must(w.Unban(t.Context(), k.ID, k.Version, byTest))
@@ -139,65 +138,8 @@ func TestEditsOfAnOverrideBelowACost(t *testing.T) {
 	if k, _, err = w.Rotate(t.Context(), k.ID, k.Version, 0, byTest); err != nil {
 		t.Fatal(err)
 	}
-	if k = must(registrytest.Revoke(t.Context(), w, k.ID, k.Version, byTest)); k.Override == nil {
+	if k = must(registrytest.Revoke(t.Context(), w.Store, k.ID, byTest)); k.Override == nil {
 		t.Error("the override was lost")
-	}
-}
-
-// An edit that is based on an old version writes nothing and returns the current key or
-// set.
-func TestStaleEditWritesNothing(t *testing.T) {
-	onSingleServers(t, func(t *testing.T, w *world) {
-		w.plan(t, "free", perMinute(2)...)
-		k, _ := w.create(t, "edited", "free")
-		first := must(registrytest.Override(t.Context(), w, k.ID, k.Version,
-			&policy.Override{Limits: perMinute(3), Reason: "first"}, byTest))
-		current, err := registrytest.Override(t.Context(), w, k.ID, k.Version,
-			&policy.Override{Limits: perMinute(4), Reason: "second"}, byTest)
-		if !errors.Is(err, policy.ErrConflict) || text(current) != text(first) {
-			t.Errorf("stale edit: got %+v, %v; want %+v and ErrConflict", current, err, first)
-		}
-		if got := must(w.Get(t.Context(), k.ID)); text(got) != text(first) {
-			t.Errorf("after the stale edit: got %+v, want %+v", got, first)
-		}
-		set := must(w.Set(t.Context()))
-		w.plan(t, "free", perMinute(7)...)
-		if newer, err := w.SaveSet(t.Context(), *set, byTest); !errors.Is(err, policy.ErrConflict) ||
-			newer.Plans[0].Limits[0].Requests != 7 {
-			t.Errorf("stale save: got %+v, %v; want the newer set and ErrConflict", newer, err)
-		}
-	})
-}
-
-// Of many concurrent edits of one version exactly one is written, and only this one is
-// recorded in the audit.
-func TestConcurrentEditsConflict(t *testing.T) {
-	w := open(t, valkeytest.Start(t))
-	w.plan(t, "free", perMinute(2)...)
-	k, _ := w.create(t, "contended", "free")
-	const editors = 20
-	results := make(chan error, editors)
-	for i := range editors {
-		go func() {
-			_, err := registrytest.Override(t.Context(), w, k.ID, k.Version,
-				&policy.Override{Limits: perMinute(int64(10 + i)), Reason: "race"}, byTest)
-			results <- err
-		}()
-	}
-	saved := 0
-	for range editors {
-		switch err := <-results; {
-		case err == nil:
-			saved++
-		case !errors.Is(err, policy.ErrConflict):
-			t.Error(err)
-		}
-	}
-	if got := must(w.Get(t.Context(), k.ID)); saved != 1 || got.Version != 2 {
-		t.Errorf("got %d saved edits, version %d; want 1, version 2", saved, got.Version)
-	}
-	if v := must(w.Audit().Verify(t.Context())); v.Entries != 3 || len(v.Broken) > 0 {
-		t.Errorf("audit: got %+v, want the plan, the key and one override", v)
 	}
 }
 
@@ -213,7 +155,7 @@ func TestListPagesByName(t *testing.T) {
 		k, _ := w.create(t, "zeta", "pro")
 		set := must(w.Set(t.Context()))
 		var names []string
-		q := Query{Count: 2, Plan: 1}
+		q := registry.Query{Count: 2, Plan: 1}
 		for {
 			page := must(w.List(t.Context(), set, q))
 			for _, k := range page.Keys {
@@ -226,15 +168,15 @@ func TestListPagesByName(t *testing.T) {
 		if got := strings.Join(names, " "); got != "Alp/free Alpha/free alpine/free beta/free delta/free" {
 			t.Errorf("pages: got %s", got)
 		}
-		if page := must(w.List(t.Context(), set, Query{Prefix: "ALP"})); len(page.Keys) != 3 ||
+		if page := must(w.List(t.Context(), set, registry.Query{Prefix: "ALP"})); len(page.Keys) != 3 ||
 			page.Next != "" {
 			t.Errorf("prefix ALP: got %+v, want 3 keys", page)
 		}
-		k = must(registrytest.Override(t.Context(), w, k.ID, k.Version,
+		k = must(registrytest.Override(t.Context(), w.Store, k.ID,
 			&policy.Override{Reason: "trusted"}, byTest))
-		if page := must(w.List(t.Context(), set, Query{List: Overridden})); len(page.Keys) != 1 ||
-			page.Keys[0].ID != k.ID {
-			t.Errorf("overridden: got %+v, want zeta", page)
+		if keys := w.keys(t, registry.Query{List: registry.Overridden}); len(keys) != 1 ||
+			keys[0].ID != k.ID {
+			t.Errorf("overridden: got %+v, want zeta", keys)
 		}
 		must(w.Update(t.Context(), k.ID, k.Version, "key.edit", byTest, func(k *policy.Key) {
 			k.Plan, k.Name, k.Override = "free", "omega", nil
@@ -243,11 +185,11 @@ func TestListPagesByName(t *testing.T) {
 		if counts[1] != 6 || counts[2] != 0 {
 			t.Errorf("got counts %v, want 6 of plan 1 and none of plan 2", counts)
 		}
-		if page := must(w.List(t.Context(), set, Query{Prefix: "z"})); len(page.Keys) != 0 {
+		if page := must(w.List(t.Context(), set, registry.Query{Prefix: "z"})); len(page.Keys) != 0 {
 			t.Errorf("old name: got %+v, want no keys", page)
 		}
 		var invalid *policy.InvalidError
-		if _, err := w.List(t.Context(), set, Query{After: "!"}); !errors.As(err, &invalid) {
+		if _, err := w.List(t.Context(), set, registry.Query{After: "!"}); !errors.As(err, &invalid) {
 			t.Errorf("bad position: got %v, want an InvalidError", err)
 		}
 	})
@@ -262,11 +204,11 @@ func TestDelete(t *testing.T) {
 		if err := w.Delete(t.Context(), k.ID, byTest); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.checker.Check(t.Context(), call(secret), nil); !errors.Is(err, policy.ErrUnknownKey) {
+		if _, err := w.checker.Check(t.Context(), call(secret)); !errors.Is(err, policy.ErrUnknownKey) {
 			t.Errorf("check: got %v, want ErrUnknownKey", err)
 		}
-		if page := must(w.List(t.Context(), must(w.Set(t.Context())), Query{})); len(page.Keys) != 0 {
-			t.Errorf("list: got %+v, want no keys", page)
+		if keys := w.keys(t, registry.Query{}); len(keys) != 0 {
+			t.Errorf("list: got %+v, want no keys", keys)
 		}
 		if err := w.Delete(t.Context(), k.ID, byTest); !errors.Is(err, policy.ErrNotFound) {
 			t.Errorf("second delete: got %v, want ErrNotFound", err)
@@ -301,14 +243,14 @@ func TestOverrideExpires(t *testing.T) {
 		w.plan(t, "free", perMinute(1)...)
 		k, secret := w.create(t, "overridden", "free")
 		k = must(
-			registrytest.Override(t.Context(), w, k.ID, k.Version, &policy.Override{
+			registrytest.Override(t.Context(), w.Store, k.ID, &policy.Override{
 				Until: time.Now().Add(time.Hour), Reason: "launch day"}, byTest),
 		)
 		if c := w.expect(t, call(secret), "yyy"); c.Source != "override" || !c.Limits[0].CountsOnly {
 			t.Errorf("got %s, want an override that lifts the plan's limit", describe(c))
 		}
 		must(
-			registrytest.Override(t.Context(), w, k.ID, k.Version, &policy.Override{
+			registrytest.Override(t.Context(), w.Store, k.ID, &policy.Override{
 				Until: time.Now().Add(-time.Millisecond), Reason: "past"}, byTest),
 		)
 		// The plan's limit has counted the calls of the launch day.
@@ -346,7 +288,7 @@ func TestInvalidInput(t *testing.T) {
 		"override.limits[0].requests": {Limits: perMinute(0), Reason: "zero"},
 		"override.reason":             {Limits: perMinute(1)},
 	} {
-		_, err := registrytest.Override(t.Context(), w, k.ID, k.Version, &o, byTest)
+		_, err := registrytest.Override(t.Context(), w.Store, k.ID, &o, byTest)
 		wantInvalid(t, err, field)
 	}
 	if got := stored(); got != before {
@@ -377,65 +319,6 @@ func TestCostsAndLimitsOutOfRange(t *testing.T) {
 }
 
 func orders(cost int64) []limits.Route { return []limits.Route{routeOf("orders", "/orders", cost)} }
-
-// A truncated record or copy never allows a call.
-func TestTruncatedRecordsNeverAllow(t *testing.T) {
-	for name, start := range map[string]func(testing.TB) string{"valkey": valkeytest.Start,
-		"embedded": valkeytest.Embedded} {
-		t.Run(name, func(t *testing.T) {
-			w := open(t, start(t))
-			w.plan(t, "free", perMinute(5)...)
-			k, secret := w.create(t, "broken", "free")
-			k = must(registrytest.Override(t.Context(), w, k.ID, k.Version,
-				&policy.Override{Limits: perMinute(1), Reason: "one"}, byTest))
-			w.expect(t, call(secret), "yn")
-			for _, key := range []string{keyspace.Record(k.ID), policyset.CopyKey(keyspace.BucketOf(k.ID))} {
-				whole := must(w.client.Do(t.Context(), w.client.B().Get().Key(key).Build()).AsBytes())
-				for n := range whole {
-					w.client.Do(t.Context(), w.client.B().Set().Key(key).Value(string(whole[:n])).Build())
-					if c, err := w.checker.Check(t.Context(), call(secret), nil); c.Allowed {
-						t.Errorf("%s cut to %d bytes: got %+v, %v; want it not allowed", key, n, c, err)
-					}
-				}
-				w.client.Do(t.Context(), w.client.B().Set().Key(key).Value(string(whole)).Build())
-			}
-		})
-	}
-}
-
-// A check of a key in an unknown format fails and writes no counts. The key is listed
-// with the others, and can be deleted.
-func TestUnreadableKeyHidesNoOther(t *testing.T) {
-	onSingleServers(t, func(t *testing.T, w *world) {
-		w.plan(t, "free", perMinute(5)...)
-		odd, secret := w.create(t, "Odd", "free")
-		good, _ := w.create(t, "good", "free")
-		record := must(w.client.Do(t.Context(),
-			w.client.B().Get().Key(keyspace.Record(odd.ID)).Build()).AsBytes())
-		record[0]++
-		w.client.Do(t.Context(), w.client.B().Set().Key(keyspace.Record(odd.ID)).Value(
-			string(record)).Build())
-		if c, err := w.checker.Check(t.Context(), call(secret), nil); err == nil ||
-			errors.Is(err, policy.ErrUnknownKey) {
-			t.Errorf("check: got %+v, %v; want another error than ErrUnknownKey", c, err)
-		}
-		set := must(w.Set(t.Context()))
-		page := must(w.List(t.Context(), set, Query{}))
-		if len(page.Keys) != 2 || page.Keys[0].ID != good.ID || page.Keys[1].Status != policy.Unreadable ||
-			page.Keys[1].Name != "odd" {
-			t.Fatalf("list: got %+v, want good and the unreadable odd", page)
-		}
-		if _, err := w.Get(t.Context(), odd.ID); !errors.Is(err, policy.ErrUnreadable) {
-			t.Errorf("get: got %v, want ErrUnreadable", err)
-		}
-		if err := w.Delete(t.Context(), odd.ID, byTest); err != nil {
-			t.Error(err)
-		}
-		if page := must(w.List(t.Context(), set, Query{})); len(page.Keys) != 1 {
-			t.Errorf("list after delete: got %+v, want one key", page)
-		}
-	})
-}
 
 func text(v any) string {
 	b, err := json.Marshal(v)

@@ -1,19 +1,17 @@
-package registry
+package registry_test
 
 import (
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
+	"tidegate/internal/registry"
 	"time"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
-	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/valkeytest"
 )
@@ -28,12 +26,12 @@ func (w *world) createInGroup(t *testing.T, name, group string) policy.Key {
 func (w *world) createGrouped(t *testing.T, name, group string) (policy.Key, apikey.Secret) {
 	t.Helper()
 	n := policy.NewKey{Name: name, Env: "test", Plan: "free", Group: group}
-	return registrytest.Create(t, w, byTest, n)
+	return registrytest.Create(t, w.Store, byTest, n)
 }
 
 func (w *world) regroup(t *testing.T, k policy.Key, group string) policy.Key {
 	t.Helper()
-	k, err := w.Update(t.Context(), k.ID, k.Version, audit.KeyEdit, byTest,
+	k, err := w.Update(t.Context(), k.ID, k.Version, registry.KeyEdit, byTest,
 		func(k *policy.Key) { k.Group = group })
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +72,7 @@ func TestGroupLists(t *testing.T) {
 			t.Errorf("groups after edits: got %s, want ACME:1 acme:1", got)
 		}
 		for group, want := range map[string]string{"acme": c.ID, "ACME": d.ID, "Zebra": ""} {
-			rows := w.rows(t, Query{Group: group})
+			rows := w.rows(t, registry.Query{Group: group})
 			if len(rows) != len(want)/12 || want != "" && rows[want] != 1 {
 				t.Errorf("group %s: got %v, want only %q", group, rows, want)
 			}
@@ -83,56 +81,6 @@ func TestGroupLists(t *testing.T) {
 			t.Errorf("got groups %q and %q, want acme and none", k.Group, a.Group)
 		}
 	})
-}
-
-// Readers of the list of groups, which remove groups without keys, lose no group that a
-// key joins meanwhile.
-func TestGroupsDuringEdits(t *testing.T) {
-	w := open(t, valkeytest.Start(t))
-	w.plan(t, "free", perMinute(1)...)
-	k := w.createInGroup(t, "caller", "acme")
-	stop := make(chan struct{})
-	var readers sync.WaitGroup
-	for range 4 {
-		readers.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-					_, _ = w.Groups(t.Context(), "", 10) // only the last result is checked
-				}
-			}
-		})
-	}
-	for range 100 {
-		k = w.regroup(t, k, "")
-		k = w.regroup(t, k, "acme")
-	}
-	close(stop)
-	readers.Wait()
-	if got := w.groups(t, ""); got != "acme:1" {
-		t.Errorf("groups: got %s, want acme:1", got)
-	}
-}
-
-// AddToLists, as a restore calls it, adds keys to their groups.
-func TestRestoredGroups(t *testing.T) {
-	w := open(t, valkeytest.Start(t))
-	w.plan(t, "free", perMinute(1)...)
-	k := w.createInGroup(t, "caller", "acme")
-	record := must(w.client.Do(t.Context(), w.client.B().Get().Key(keyspace.Record(k.ID)).Build()).AsBytes())
-	for _, list := range []string{groupsKey, groupIndexKey("acme")} {
-		if err := w.client.Do(t.Context(), w.client.B().Del().Key(list).Build()).Error(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.AddToLists(t.Context(), map[string][]byte{k.ID: record}); err != nil {
-		t.Fatal(err)
-	}
-	if got := w.groups(t, ""); got != "acme:1" || w.rows(t, Query{Group: "acme"})[k.ID] != 1 {
-		t.Errorf("groups: got %s with %v, want acme:1 with %s", got, w.rows(t, Query{Group: "acme"}), k.ID)
-	}
 }
 
 // A reset sets the counts of a group to zero, of the plans' limits and the policy's, with an
@@ -159,13 +107,10 @@ func TestResetGroup(t *testing.T) {
 		}
 		w.expect(t, call(secret), "yn")
 		w.expect(t, call(other), "n")
-		key := w.client.B().Pttl().Key(resetKey(policy.GroupID("acme"))).Build()
-		if ttl := must(w.client.Do(t.Context(), key).AsInt64()); ttl <= limits.MaxWindow.Milliseconds() {
-			t.Errorf("the reset is stored for %d ms, want longer than any window", ttl)
-		}
-		entries := w.recorded(t, policy.GroupID("acme"))
-		if len(entries) != 1 || entries[0].Action != audit.GroupReset || entries[0].Name != "acme" {
-			t.Errorf("audit: got %+v, want one reset of acme", entries)
+		page := must(w.Audit(t.Context(), registry.AuditQuery{Subject: policy.GroupID("acme")}))
+		if e := page.Entries; len(e) != 2 || e[0].Action != registry.GroupReset ||
+			e[0].Subjects[0].Name != "acme" {
+			t.Errorf("audit: got %+v, want the first key and a reset of acme", e)
 		}
 		if err := w.ResetGroup(t.Context(), "nobody", byTest); !errors.Is(err, policy.ErrNotFound) {
 			t.Errorf("a group without keys: got %v, want ErrNotFound", err)
@@ -216,7 +161,7 @@ func TestGroupsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = w.Update(t.Context(), k.ID, k.Version, audit.KeyEdit, byTest,
+	_, err = w.Update(t.Context(), k.ID, k.Version, registry.KeyEdit, byTest,
 		func(k *policy.Key) { k.Group = "acme" })
 	wantFields(t, err, "group")
 	if got := w.groups(t, ""); got != "" {

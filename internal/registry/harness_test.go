@@ -1,4 +1,4 @@
-package registry
+package registry_test
 
 import (
 	"errors"
@@ -6,12 +6,12 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"tidegate/internal/registry"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
@@ -26,15 +26,16 @@ func TestMain(m *testing.M) { os.Exit(valkeytest.Run(m)) }
 
 var (
 	testPepper = apikey.Pepper(strings.Repeat("pepper!!", 4))
-	byTest     = Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
+	byTest     = registrytest.Edit
 )
 
 // world is a Store, with a checker like that of a check function.
 type world struct {
-	*Store
+	*registry.Store
 	checker *enforce.Checker
 	checks  valkey.Client // with the rights of the check function
 	client  valkey.Client // with all rights
+	folder  string        // of the log
 }
 
 // open returns a world in which the store has the rights of the admin function, the
@@ -43,10 +44,12 @@ func open(t testing.TB, url string) *world {
 	t.Helper()
 	admin := storetest.Connect(t, valkeytest.As(t, url, "admin", acl.Rules(acl.Admin())))
 	check := storetest.Connect(t, valkeytest.As(t, url, "check", acl.Rules(acl.Check())))
-	return &world{
-		Store: NewStore(admin, testPepper), checker: enforce.NewChecker(check, testPepper),
-		checks: check, client: storetest.Connect(t, url),
+	w := &world{
+		checker: enforce.NewChecker(check, testPepper),
+		checks:  check, client: storetest.Connect(t, url), folder: t.TempDir(),
 	}
+	w.Store = registrytest.Open(t, admin, w.folder, testPepper)
+	return w
 }
 
 // onSingleServers runs a test on a real Valkey and on the embedded server.
@@ -68,7 +71,7 @@ func perMinute(requests int64) []limits.Limit {
 // save changes the policy set and saves it.
 func (w *world) save(t testing.TB, change func(*policy.Set)) *policy.Set {
 	t.Helper()
-	return registrytest.Save(t, w, byTest, change)
+	return registrytest.Save(t, w.Store, byTest, change)
 }
 
 // plan saves a plan with this name and these limits.
@@ -79,8 +82,14 @@ func (w *world) plan(t testing.TB, name string, list ...limits.Limit) {
 
 func (w *world) create(t testing.TB, name, plan string) (policy.Key, apikey.Secret) {
 	t.Helper()
-	k, secret := registrytest.Create(t, w, byTest, policy.NewKey{Name: name, Env: "test", Plan: plan})
+	k, secret := registrytest.Create(t, w.Store, byTest, policy.NewKey{Name: name, Env: "test", Plan: plan})
 	return k, secret
+}
+
+// keys returns the first page of a query.
+func (w *world) keys(t testing.TB, q registry.Query) []policy.Key {
+	t.Helper()
+	return must(w.List(t.Context(), must(w.Set(t.Context())), q)).Keys
 }
 
 func call(secret apikey.Secret) enforce.Call {
@@ -95,7 +104,7 @@ func call(secret apikey.Secret) enforce.Call {
 // check makes a check and fails the test if it returns an error.
 func (w *world) check(t testing.TB, c enforce.Call) enforce.Result {
 	t.Helper()
-	result, err := w.checker.Check(t.Context(), c, nil)
+	result, err := w.checker.Check(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}

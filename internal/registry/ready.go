@@ -8,7 +8,6 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
 	"tidegate/internal/store"
 	"tidegate/internal/store/keyspace"
 )
@@ -35,21 +34,21 @@ func (s *Store) Writable(ctx context.Context) error {
 	return err
 }
 
-// Usable returns nil if checks find the policies, in whatever version. It fails with
-// policy.ErrMissing.
+// Usable returns nil if checks find the policy and the keys, in whatever version. It fails
+// with policy.ErrMissing.
 func (s *Store) Usable(ctx context.Context) error {
 	var commands valkey.Commands
 	for _, b := range keyspace.All() {
-		commands = append(commands, s.client.B().Getrange().Key(policyset.CopyKey(b)).Start(0).End(6).Build())
+		read := s.client.B().Hget().Key(b.Records()).Field(keyspace.PositionField)
+		commands = append(commands, read.Build())
 	}
 	missing := 0
 	for _, result := range s.client.DoMulti(ctx, commands...) {
-		head, err := result.AsBytes()
-		if err != nil {
-			return fmt.Errorf("registry: read copies of the set: %w", err)
-		}
-		if policyset.HeadVersion(head) == 0 {
+		err := result.Error()
+		if valkey.IsValkeyNil(err) {
 			missing++
+		} else if err != nil {
+			return fmt.Errorf("registry: read positions: %w", err)
 		}
 	}
 	if missing > 0 {

@@ -1,13 +1,14 @@
-package registry
+package registry_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"tidegate/internal/registry"
 	"time"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/store/keyspace"
 )
@@ -34,24 +35,24 @@ func TestForeignKey(t *testing.T) {
 		w.expect(t, call(secret), "y")
 		other := must(apikey.NewKey(testPepper).Foreign(foreignValue + "x"))
 		for _, rejected := range []apikey.Secret{other, must(apikey.Renew("live", k.ID))} {
-			if result, err := w.checker.Check(t.Context(), call(rejected), nil); !errors.Is(err,
+			if result, err := w.checker.Check(t.Context(), call(rejected)); !errors.Is(err,
 				policy.ErrUnknownKey) {
 				t.Errorf("%s: got %+v, %v; want ErrUnknownKey", rejected, result, err)
 			}
 		}
-		read := w.client.B().Dump().Key(keyspace.Record(k.ID)).Build()
-		dump, err := w.client.Do(t.Context(), read).ToString()
-		entries := must(w.Audit().List(t.Context(), audit.Query{Subject: k.ID}))
-		if err != nil || strings.Contains(dump, foreignValue[:20]) ||
-			strings.Contains(string(entries.Entries[0].After), foreignValue[:20]) {
+		read := w.client.B().Hvals().Key(keyspace.BucketOf(k.ID).Records()).Build()
+		stored, err := w.client.Do(t.Context(), read).AsStrSlice()
+		shown := must(w.Change(t.Context(), uint64(k.Version)))
+		if err != nil || strings.Contains(fmt.Sprint(stored, string(shown.Subjects[0].After)),
+			foreignValue[:20]) {
 			t.Errorf("the record or the audit contains the value, %v", err)
 		}
 		again, _, err := w.Create(t.Context(), newForeign("free", foreignValue), byTest)
 		if !errors.Is(err, policy.ErrConflict) || again.ID != k.ID {
 			t.Errorf("the same value again: got %+v, %v; want id %s and ErrConflict", again, err, k.ID)
 		}
-		if listed := must(w.List(t.Context(), must(w.Set(t.Context())), Query{})); len(listed.Keys) != 1 {
-			t.Errorf("got %d listed keys, want 1", len(listed.Keys))
+		if listed := w.keys(t, registry.Query{}); len(listed) != 1 {
+			t.Errorf("got %d listed keys, want 1", len(listed))
 		}
 		rotated, next, err := w.Rotate(t.Context(), k.ID, k.Version, time.Hour, byTest)
 		if err != nil || rotated.Foreign || next.Foreign() || next.ID() != k.ID {
@@ -80,8 +81,8 @@ func TestForeignKeyRefused(t *testing.T) {
 		w.ForeignKeys = true
 		wantRefused("short-value", "20 to 256")
 		wantRefused(must(apikey.Generate("live")).Reveal(), "Tidegate")
-		if listed := must(w.List(t.Context(), must(w.Set(t.Context())), Query{})); len(listed.Keys) != 0 {
-			t.Errorf("got %d listed keys, want none", len(listed.Keys))
+		if listed := w.keys(t, registry.Query{}); len(listed) != 0 {
+			t.Errorf("got %d listed keys, want none", len(listed))
 		}
 	})
 }
@@ -106,7 +107,7 @@ func TestRotate(t *testing.T) {
 		}
 		for name, secret := range map[string]apikey.Secret{"the first": first,
 			"the second, without grace": second} {
-			if _, err := w.checker.Check(t.Context(), call(secret), nil); !errors.Is(err,
+			if _, err := w.checker.Check(t.Context(), call(secret)); !errors.Is(err,
 				policy.ErrUnknownKey) {
 				t.Errorf("%s: got %v, want ErrUnknownKey", name, err)
 			}

@@ -17,8 +17,8 @@ import (
 // each has connections, a replica and losses of its own.
 const shards = 2
 
-// shardOf returns the shard of a bucket.
-func shardOf(b keyspace.Bucket) int { return int(b) % shards }
+// shardOf returns the shard of a bucket. Each has an equal range of slots.
+func shardOf(b keyspace.Bucket) int { return int(b) * shards / keyspace.Buckets }
 
 // shardOfKey returns the shard of the key with this name.
 var shardOfKey = func() func(name string) int {
@@ -66,6 +66,15 @@ func (l *link) fate(shard int) fate {
 		return arrives
 	}
 	return fate(l.world.IntN(int(tooLate) + 1))
+}
+
+// Mode lets scripts for both shards run together while both answer, as on one server: the
+// embedded one is quicker so. Else each is of one shard.
+func (l *link) Mode() valkey.ClientMode {
+	if l.well() {
+		return valkey.ClientModeStandalone
+	}
+	return valkey.ClientModeCluster
 }
 
 func (l *link) well() bool { return !l.shaky && l.down == [shards]bool{} }

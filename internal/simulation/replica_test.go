@@ -2,13 +2,15 @@ package simulation
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 
-	"tidegate/internal/journal"
 	"tidegate/internal/objects"
 )
 
@@ -100,8 +102,10 @@ func (w *world) write(e entry) {
 }
 
 // failOver makes the replica of a shard its server: what was written since it caught up
-// is lost. The operator then restores the changes from the journal.
+// is lost. The minute then brings the changes. A mark that was not stored would be lost, so
+// the minute stores it before.
 func (w *world) failOver(shard int) {
+	w.minute()
 	w.note("shard %d fails over, loses everything since %s", shard,
 		w.replicated[shard].UTC().Format("15:04:05.000000"))
 	passed := w.serverTime().Sub(w.replicated[shard])
@@ -124,12 +128,13 @@ func (w *world) failOver(shard int) {
 			l.forget()
 		}
 	}
-	w.restore()
+	w.heal()
 }
 
-// lose empties Valkey. After some calls the operator restores it from the journal. The
-// counts are lost, and nothing else is.
+// lose empties Valkey. After some calls the minute makes it again from the log. The counts
+// are lost, and nothing else is.
 func (w *world) lose() {
+	w.minute()
 	w.note("Valkey loses everything")
 	w.server.FlushAll()
 	for _, l := range w.counts {
@@ -139,47 +144,71 @@ func (w *world) lose() {
 	for range w.IntN(4) {
 		w.call()
 	}
-	w.restore()
+	w.heal()
 	w.empty = false
 }
 
-// restore restores from the journal what was acknowledged.
-func (w *world) restore() {
+// heal lets the minute bring what the log has, and the replicas catch up. The server that
+// took over has no scripts.
+func (w *world) heal() {
 	if err := w.link.Client.Do(w.Context(), w.link.Client.B().ScriptFlush().Build()).Error(); err != nil {
 		w.Fatal(err)
 	}
-	summary, err := w.journal.RestoreAll(w.Context(), w.store, journal.Options{}, nil, nil)
-	if err != nil {
-		w.fail("restore: %v", err)
-	}
+	w.minute()
 	w.edited = w.now
-	w.note("restored %d buckets: %v", summary.Written, summary.Found)
 	for shard := range shards {
 		w.replicate(shard)
 	}
 }
 
-// memory is a journal's store in memory.
+// minute is what the admin function does once a minute. Afterwards all of Valkey is at the
+// newest change, and no mark is left.
+func (w *world) minute() {
+	if err := w.store.CatchUp(w.Context()); err != nil {
+		w.fail("the minute: %v", err)
+	}
+	s := w.store.LogStatus(w.Context())
+	if s.Problem != nil || s.Behind > 0 || s.Marks > 0 {
+		w.fail("after the minute: %+v", s)
+	}
+	w.note("the minute brings change %d", s.Newest)
+}
+
+// memory is the store of the log in memory. While it is gone, it fails.
 type memory struct {
 	mu     sync.Mutex
-	byName map[string][]byte
+	byName map[string]object
+	gone   bool
 }
+
+type object struct {
+	content []byte
+	stored  time.Time
+}
+
+var errGone = errors.New("the store is gone")
 
 func (o *memory) Create(_ context.Context, name string, content []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.gone {
+		return errGone
+	}
 	if _, found := o.byName[name]; found {
 		return objects.ErrExists
 	}
-	o.byName[name] = slices.Clone(content)
+	o.byName[name] = object{slices.Clone(content), time.Now()}
 	return nil
 }
 
 func (o *memory) Replace(_ context.Context, name string, content []byte, keep func([]byte) bool) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if stored, found := o.byName[name]; !found || !keep(stored) {
-		o.byName[name] = slices.Clone(content)
+	if o.gone {
+		return errGone
+	}
+	if stored, found := o.byName[name]; !found || !keep(stored.content) {
+		o.byName[name] = object{slices.Clone(content), time.Now()}
 	}
 	return nil
 }
@@ -187,8 +216,26 @@ func (o *memory) Replace(_ context.Context, name string, content []byte, keep fu
 func (o *memory) Read(_ context.Context, name string) ([]byte, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if content, found := o.byName[name]; found {
-		return slices.Clone(content), nil
+	if o.gone {
+		return nil, errGone
+	}
+	if stored, found := o.byName[name]; found {
+		return slices.Clone(stored.content), nil
 	}
 	return nil, objects.ErrNotFound
+}
+
+func (o *memory) List(_ context.Context, prefix, after string) (list []objects.Object, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.gone {
+		return nil, errGone
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.byName)) {
+		if stored := o.byName[name]; strings.HasPrefix(name, prefix) && name > after {
+			list = append(list, objects.Object{Name: name, Size: int64(len(stored.content)),
+				Modified: stored.stored})
+		}
+	}
+	return list, nil
 }

@@ -63,7 +63,8 @@ func TestSimulation(t *testing.T) {
 	if *fresh == 0 {
 		next = seedsOf(commit(t))
 	}
-	for range cmp.Or(*fresh, tier.Histories(100)) {
+	// A history takes some 3 s, most of it in the Lua of the embedded server.
+	for range cmp.Or(*fresh, tier.Histories(40)) {
 		s := next()
 		t.Run(fmt.Sprint("seed ", s), func(t *testing.T) {
 			defer keep(t, s)

@@ -1,6 +1,6 @@
 // Package simulation plays whole histories of an installation in one process, on virtual
 // time and from a seed: environments with the real authorizer, decide, enforce and
-// store.Retry, an operator with the real registry and journal, and the embedded Valkey in
+// store.Retry, an operator with the real registry and its log, and the embedded Valkey in
 // two shards, over connections that lose commands and replies. After every event the
 // answer is compared with a plain list of the calls that were admitted. A seed always
 // plays the same history, until the events are changed:
@@ -33,10 +33,8 @@ import (
 	"tidegate/functions/check/authorizer"
 	"tidegate/functions/check/identity"
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
-	"tidegate/internal/journal"
 	"tidegate/internal/limits"
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
@@ -45,7 +43,7 @@ import (
 
 var (
 	pepper = apikey.Pepper(strings.Repeat("pepper!!", 4))
-	byHand = registry.Edit{By: audit.Actor{Kind: "user", Name: "operator"}, Reason: "simulation"}
+	byHand = registry.Edit{By: registry.Actor{Kind: "user", Name: "operator"}, Reason: "simulation"}
 )
 
 const (
@@ -64,7 +62,7 @@ type world struct {
 	server  *miniredis.Miniredis
 	link    *link // of all environments
 	store   *registry.Store
-	journal *journal.Journal
+	log     *memory // of changes
 	envs    []*environment
 	callers []*caller
 	counts  map[string]*ledger // by identity
@@ -110,11 +108,12 @@ func newWorld(t *testing.T, seed int64) *world {
 		counts: map[string]*ledger{}, answers: map[string]int{}}
 	w.setClock()
 	client := storetest.Connect(t, "valkey://"+w.server.Addr())
-	w.store = registry.NewStore(client, pepper)
+	w.log = &memory{byName: map[string]object{}}
+	w.store = registry.New(client, w.log, pepper)
 	w.store.Now, w.store.ForeignKeys = w.serverTime, true
-	w.journal = journal.New(&memory{byName: map[string][]byte{}}, client, audit.NewKey(pepper), false,
-		slog.New(slog.DiscardHandler))
-	w.store.Audit().UseJournal(w.journal)
+	if err := w.store.Start(w.Context()); err != nil {
+		w.Fatal(err)
+	}
 	w.link = &link{Client: client, world: w}
 	w.setUp()
 	for range 1 + w.IntN(4) {
@@ -165,7 +164,7 @@ type source struct{ *enforce.Checker }
 
 func (s source) Check(ctx context.Context, call enforce.Call) (enforce.Result, error) {
 	return store.Retry(ctx, func(ctx context.Context) (enforce.Result, error) {
-		result, err := s.Checker.Check(ctx, call, nil)
+		result, err := s.Checker.Check(ctx, call)
 		call.Again = true
 		return result, err
 	})

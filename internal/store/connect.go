@@ -28,6 +28,8 @@ type client struct {
 	ctx             context.Context //nolint:containedctx // of all attempts; ends with Close
 	cancel          context.CancelFunc
 
+	dedicated atomic.Int64 // calls of Dedicated
+
 	mu    sync.Mutex
 	nodes map[string]*node
 }
@@ -60,6 +62,13 @@ func newClient(option valkey.ClientOption, answer time.Duration) *client {
 func (c *client) Close() {
 	c.cancel()
 	c.Client.Close()
+}
+
+// Dedicated calls do with a connection that no other call uses, which the library makes.
+func (c *client) Dedicated(do func(valkey.DedicatedClient) error) error {
+	c.dedicated.Add(1)
+	defer c.dedicated.Add(-1)
+	return c.Client.Dedicated(do)
 }
 
 // A call connects again if other calls took the connection, and if the node redirected it
@@ -270,11 +279,12 @@ func (c *client) setUnavailable(address string, unavailable bool) {
 	c.node(address).unavailable = unavailable
 }
 
-// dial connects for attempts, and for the library's questions about a cluster. A call
-// itself connects to a node that was redirected to and is not yet in the topology.
+// dial connects for attempts, for Dedicated, and for the library's questions about a
+// cluster. A call itself connects to a node that was redirected to and is not yet in the topology.
 func (c *client) dial(ctx context.Context, address string, dialer *net.Dialer, secure *tls.Config) (net.Conn,
 	error) {
-	if ctx.Value(attemptKey{}) == nil && (c.single || ctx.Value(inCallKey{}) != nil && c.knows(address)) {
+	if ctx.Value(attemptKey{}) == nil && c.dedicated.Load() == 0 && (c.single ||
+		ctx.Value(inCallKey{}) != nil && c.knows(address)) {
 		return nil, &missingError{address}
 	}
 	var conn net.Conn

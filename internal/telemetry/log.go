@@ -45,10 +45,6 @@ func (h handler) WithGroup(name string) slog.Handler { return handler{h.Handler.
 // The forward function and its subscription filters select lines by it.
 const LimitCrossed = "limit_crossed"
 
-// JournalAlarm is the message of the admin function's lines that raise the alarm
-// JournalUnsafe: a metric filter of the stack counts them.
-const JournalAlarm = "journal"
-
 const (
 	traceKey      = "x-amzn-trace-id" // aws-lambda-go's key of the header in a call's context
 	traceVariable = "_X_AMZN_TRACE_ID"

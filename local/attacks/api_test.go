@@ -27,7 +27,7 @@ func TestAttackCrossSite(t *testing.T) {
 	k, _ := i.key(t, wide)
 	cookie := i.session(t, editorName)
 	routes := changing(append(pages(t, k.ID), i.operations(t, k.ID)...))
-	before := i.newestAuditID(t) // after the log-ins
+	before := i.newestChange(t)
 	for _, e := range routes {
 		for name, origin := range foreign {
 			a.probe()

@@ -16,7 +16,7 @@ import (
 func TestAttackPathConfusion(t *testing.T) {
 	a, i := attack(t, "path confusion",
 		"pages, the API and files of the dashboard behind dots, double slashes, escapes and other cases")
-	before := i.newestAuditID(t)
+	before := i.newestChange(t)
 	for _, path := range []string{
 		"/static/../keys", "/static/..%2fkeys", "/static/%2e%2e/keys", "/static//../keys", "/healthz/../keys",
 		"/healthz/%2e%2e/keys",

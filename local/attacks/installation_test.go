@@ -25,8 +25,8 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/limits"
+	"tidegate/internal/objects"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/route"
@@ -74,8 +74,8 @@ func install(ctx context.Context) (*installation, error) {
 	for _, name := range []string{"pepper", "check", "admin", editorName, viewerName} {
 		i.secrets[name] = randomText()
 	}
-	for _, step := range []func(context.Context) error{i.build, i.startValkey, i.savePolicy, i.startDashboard,
-		i.startAPIs} {
+	for _, step := range []func(context.Context) error{i.build, i.startValkey, i.startLog, i.savePolicy,
+		i.startDashboard, i.startAPIs} {
 		if err := step(ctx); err != nil {
 			i.close()
 			return nil, err
@@ -151,8 +151,20 @@ func (i *installation) startValkey(ctx context.Context) error {
 		}
 		i.users[user] = strings.Replace(i.valkey.URL, "://", "://"+user+":"+i.secrets[user]+"@", 1)
 	}
-	i.store = registry.NewStore(i.root, apikey.Pepper(i.secrets["pepper"]))
 	return nil
+}
+
+// changesLog returns the folder of the log of changes.
+func (i *installation) changesLog() string { return filepath.Join(i.dir, "changes") }
+
+// startLog begins the log of changes.
+func (i *installation) startLog(ctx context.Context) error {
+	log, err := objects.Open(i.changesLog())
+	if err != nil {
+		return err
+	}
+	i.store = registry.New(i.root, log, apikey.Pepper(i.secrets["pepper"]))
+	return i.store.Start(ctx)
 }
 
 func (i *installation) startDashboard(context.Context) error {
@@ -174,7 +186,8 @@ func (i *installation) startDashboard(context.Context) error {
 
 // dashboard starts an admin function with more variables, and the gateway in front of it.
 func (i *installation) dashboard(more map[string]string) (target, error) {
-	env := map[string]string{"VALKEY_URL": i.users["admin"], "ADMIN_USERS": i.accounts}
+	env := map[string]string{"VALKEY_URL": i.users["admin"], "ADMIN_USERS": i.accounts,
+		"CHANGES_LOG": i.changesLog()}
 	maps.Copy(env, more)
 	admin, err := i.function("admin", environments, 25*time.Second, env)
 	if err != nil {
@@ -239,8 +252,8 @@ func (i *installation) open(h handler) target {
 	return target{url: s.URL, handler: h}
 }
 
-// suiteEdit is the audit entry of changes that the suite writes directly to Valkey.
-var suiteEdit = registry.Edit{By: audit.Actor{Kind: "system", Name: "attacks"}, Reason: "attacks"}
+// suiteEdit says who makes the changes that the suite makes without the dashboard.
+var suiteEdit = registry.Edit{By: registry.Actor{Kind: "system", Name: "attacks"}, Reason: "attacks"}
 
 // wide is a plan whose limits no test reaches.
 const wide = "wide"
@@ -291,7 +304,7 @@ func (i *installation) key(t testing.TB, plan string) (policy.Key, string) {
 func (i *installation) revoked(t testing.TB) string {
 	t.Helper()
 	k, secret := i.key(t, wide)
-	if _, err := registrytest.Revoke(t.Context(), i.store, k.ID, k.Version, suiteEdit); err != nil {
+	if _, err := registrytest.Revoke(t.Context(), i.store, k.ID, suiteEdit); err != nil {
 		t.Fatal(err)
 	}
 	return secret

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/internal/testing/registrytest"
 )
 
@@ -22,7 +23,7 @@ const floodTime = 2 * time.Second
 func (i *installation) banned(t testing.TB) string {
 	t.Helper()
 	k, secret := i.key(t, wide)
-	_, err := i.store.Update(t.Context(), k.ID, k.Version, "key.ban", suiteEdit, func(k *policy.Key) {
+	_, err := i.store.Update(t.Context(), k.ID, k.Version, registry.KeyBan, suiteEdit, func(k *policy.Key) {
 		k.Banned = time.Now().Add(time.Hour)
 	})
 	if err != nil {
@@ -35,7 +36,7 @@ func (i *installation) banned(t testing.TB) string {
 func (i *installation) expired(t testing.TB) string {
 	t.Helper()
 	k, secret := i.key(t, wide)
-	_, err := i.store.Update(t.Context(), k.ID, k.Version, "key.edit", suiteEdit, func(k *policy.Key) {
+	_, err := i.store.Update(t.Context(), k.ID, k.Version, registry.KeyEdit, suiteEdit, func(k *policy.Key) {
 		k.Expires = time.Now().Add(-time.Minute)
 	})
 	if err != nil {
@@ -69,11 +70,11 @@ func (i *installation) refusedCallers(t *testing.T) []refusedCaller {
 			}
 		}
 	}
-	if _, err := registrytest.Revoke(t.Context(), i.store, late.ID, late.Version, suiteEdit); err != nil {
+	if _, err := registrytest.Revoke(t.Context(), i.store, late.ID, suiteEdit); err != nil {
 		t.Fatal(err)
 	}
 	ban := func(k *policy.Key) { k.Banned = time.Now().Add(time.Hour) }
-	_, err := i.store.Update(t.Context(), banned.ID, banned.Version, "key.ban", suiteEdit, ban)
+	_, err := i.store.Update(t.Context(), banned.ID, banned.Version, registry.KeyBan, suiteEdit, ban)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +101,7 @@ func (i *installation) exhausted(t *testing.T) string {
 	name := "spent-" + k.ID
 	i.route(t, name, cost)
 	own := &policy.Override{Limits: registrytest.Limits("4,000 per hour"), Reason: "spent"}
-	if _, err := registrytest.Override(t.Context(), i.store, k.ID, k.Version, own, suiteEdit); err != nil {
+	if _, err := registrytest.Override(t.Context(), i.store, k.ID, own, suiteEdit); err != nil {
 		t.Fatal(err)
 	}
 	if got := i.rest.get(t, "/"+name, "x-api-key", secret); got.status != http.StatusOK {

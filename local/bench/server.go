@@ -3,9 +3,11 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,10 +16,12 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
+	"tidegate/internal/changes"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
+	"tidegate/internal/objects"
 	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
 	local "tidegate/local/valkey"
@@ -40,6 +44,7 @@ func Options(pooled bool) store.Options {
 type Server struct {
 	*registry.Store
 	URL    string
+	Data   string          // folder of the log of changes
 	Nodes  []valkey.Client // one for each shard, for its statistics
 	Client valkey.Client
 	By     registry.Edit // author and reason of edits
@@ -48,7 +53,7 @@ type Server struct {
 
 // Start starts a cluster with a number of shards, or a server without cluster mode for 0.
 func Start(ctx context.Context, shards int) (*Server, error) {
-	s := &Server{By: registry.Edit{By: audit.Actor{Kind: "system", Name: "bench"}, Reason: "bench"}}
+	s := &Server{By: registry.Edit{By: registry.Actor{Kind: "system", Name: "bench"}, Reason: "bench"}}
 	err := s.start(ctx, shards)
 	if err != nil {
 		s.Close()
@@ -86,8 +91,16 @@ func (s *Server) start(ctx context.Context, shards int) error {
 		return err
 	}
 	s.OnClose(s.Client.Close)
-	s.Store = registry.NewStore(s.Client, apikey.Pepper(Pepper))
-	return nil
+	if s.Data, err = os.MkdirTemp("", "tidegate-bench-"); err != nil {
+		return err
+	}
+	s.OnClose(func() { _ = os.RemoveAll(s.Data) })
+	log, err := objects.Open(s.Data)
+	if err != nil {
+		return err
+	}
+	s.Store = registry.New(s.Client, log, apikey.Pepper(Pepper))
+	return s.Start(ctx)
 }
 
 // OnClose makes Close call do. Close calls the functions in reverse order.
@@ -120,21 +133,54 @@ func (s *Server) Plan(ctx context.Context, name string, list ...limits.Limit) er
 	})
 }
 
-// creators is the number of keys that Keys creates at a time.
-const creators = 64
-
 // Calls creates n keys of a plan, and returns a call with each.
 func (s *Server) Calls(ctx context.Context, plan string, n int) ([]enforce.Call, error) {
-	calls := make([]enforce.Call, n)
-	return calls, Concurrently(creators, Times(n), func(_, i int) error {
-		key, secret, err := s.Create(ctx,
-			policy.NewKey{Name: fmt.Sprintf("%s %d", plan, i+1), Env: "test", Plan: plan}, s.By)
-		if err != nil {
-			return fmt.Errorf("create a key: %w", err)
+	set, err := s.Set(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p, _ := set.Plan(plan)
+	keys := make([]policy.Key, n)
+	for i := range keys {
+		keys[i] = policy.Key{Name: fmt.Sprintf("%s %d", plan, i+1), Env: "test", PlanNumber: p.Number}
+	}
+	return s.CreateKeys(ctx, keys)
+}
+
+// CreateKeys creates active keys, changes.MaxItems of them in each change of the log, and
+// returns a call with each. The keys get an id.
+func (s *Server) CreateKeys(ctx context.Context, keys []policy.Key) ([]enforce.Call, error) {
+	var calls []enforce.Call
+	now := time.Now().UTC().Truncate(time.Second)
+	for part := range slices.Chunk(keys, changes.MaxItems) {
+		var items []changes.Item
+		var ids []string
+		for i := range part {
+			k := &part[i]
+			secret, err := apikey.Generate(k.Env)
+			if err != nil {
+				return nil, err
+			}
+			k.ID, k.Kind, k.Created, k.Updated = secret.ID(), policy.APIKey, now, now
+			k.Status = cmp.Or(k.Status, policy.Active)
+			record, err := policyset.EncodeRecord(*k, policyset.Secrets{Current: apikey.Pepper(Pepper).Hash(secret)})
+			if err != nil {
+				return nil, err
+			}
+			ids = append(ids, k.ID)
+			items = append(items, changes.Item{Record: k.ID, After: record})
+			calls = append(calls, enforce.Call{Kind: policy.APIKey, Subject: k.ID, Secret: secret})
 		}
-		calls[i] = enforce.Call{Kind: policy.APIKey, Subject: key.ID, Secret: secret}
-		return nil
-	})
+		edit := changes.Edit{Action: registry.KeyCreate, By: s.By.By.Kind + ":" + s.By.By.Name, Why: s.By.Reason}
+		receipt, err := s.Log().Edit(ctx, edit, func(ctx context.Context, r *changes.Reader) ([]changes.Item, error) {
+			_, err := r.Get(ctx, ids...)
+			return items, err
+		})
+		if err != nil || !receipt.InForce {
+			return nil, fmt.Errorf("create keys: %+v, %w", receipt, err)
+		}
+	}
+	return calls, nil
 }
 
 // Concurrently calls do(worker, i) for i = 0, 1, … in a goroutine for each worker, as

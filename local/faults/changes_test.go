@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/audit"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/registrytest"
 )
@@ -88,7 +88,7 @@ func TestChangesWhileSlotsMove(t *testing.T) {
 	for i := range changes {
 		during(t, 300*time.Millisecond)
 		w.save(t, func(s *policy.Set) { s.Plans[0].Limits = quotas[i%len(quotas)] })
-		moveSlot(t, w, keyspace.Record(callers[i%len(callers)].key.ID))
+		moveSlot(t, w, keyspace.BucketOf(callers[i%len(callers)].key.ID).Records())
 		agreed(t, w)
 		for c := range callers {
 			if c%3 == 0 {
@@ -134,11 +134,7 @@ func TestChangesWhileSlotsMove(t *testing.T) {
 // change edits a key.
 func (w *world) change(t *testing.T, id string, change func(*policy.Key)) {
 	t.Helper()
-	k, err := w.keys.Get(t.Context(), id)
-	if err == nil {
-		_, err = w.keys.Update(t.Context(), id, k.Version, audit.KeyEdit, tester, change)
-	}
-	if err != nil {
+	if _, err := registrytest.Update(t.Context(), w.keys, id, registry.KeyEdit, tester, change); err != nil {
 		t.Fatal(err)
 	}
 }

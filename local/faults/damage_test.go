@@ -5,30 +5,27 @@ package faults
 import (
 	"crypto/rand"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/waiting"
 )
 
-// damages replace the value of a Valkey key.
+// damages replace a value. The last one replaces what has the value by a list.
 var damages = []struct {
 	name  string
-	spoil func(value string) []string // the command, without the key
+	spoil func(value string) string
 }{
-	{"random bytes", func(value string) []string { return []string{"SET", randomText(len(value))} }},
-	{"random bytes behind the first 8", func(value string) []string {
-		return []string{"SET", value[:min(8, len(value))] + randomText(len(value))}
+	{"random bytes", func(value string) string { return randomText(len(value)) }},
+	{"random bytes behind the first 8", func(value string) string {
+		return value[:min(8, len(value))] + randomText(len(value))
 	}},
-	{"half of it", func(value string) []string { return []string{"SET", value[:len(value)/2]} }},
-	{"nothing", func(string) []string { return []string{"SET", ""} }},
-	{"another type", func(string) []string { return []string{"RPUSH", "a", "list"} }},
+	{"half of it", func(value string) string { return value[:len(value)/2] }},
+	{"nothing", func(string) string { return "" }},
+	{"another type", nil},
 }
 
 func randomText(n int) string {
@@ -67,26 +64,30 @@ func (d damaged) state(t *testing.T) string {
 	return names[0]
 }
 
-// spoil replaces the value of a key, and returns it.
-func (d damaged) spoil(t *testing.T, name string, with func(string) []string) (value string) {
+// spoil damages the caller's state, or a field of the records of its bucket.
+func (d damaged) spoil(t *testing.T, name, field string, with func(string) string) {
 	t.Helper()
-	value = d.servers[0].ask(t, "GET", name)
-	d.servers[0].ask(t, "DEL", name)
-	d.servers[0].ask(t, slices.Insert(with(value), 1, name)...)
-	return value
+	ask := func(words ...string) string { return d.servers[0].ask(t, words...) }
+	switch {
+	case with == nil:
+		ask("DEL", name)
+		ask("RPUSH", name, "a", "list")
+	case field == "":
+		ask("SET", name, with(ask("GET", name)))
+	default:
+		ask("HSET", name, field, with(ask("HGET", name, field)))
+	}
 }
 
-// heal repairs the value as an operator does, and waits until a call is admitted.
-func (d damaged) heal(t *testing.T, what, name, value string) time.Duration {
+// heal repairs the damage as an operator does, and waits until a call is admitted: what is
+// damaged is deleted, and the minute makes records again.
+func (d damaged) heal(t *testing.T, name string) time.Duration {
 	t.Helper()
 	began := time.Now()
-	if what != "state" || d.servers[0].ask(t, "TYPE", name) == "list" { // which no reset reaches
-		d.servers[0].ask(t, "DEL", name)
+	d.servers[0].ask(t, "DEL", name)
+	if err := d.keys.CatchUp(t.Context()); err != nil {
+		t.Fatal(err)
 	}
-	if what == "record" { // restored from the journal
-		d.servers[0].ask(t, "SET", name, value)
-	}
-	d.save(t, func(*policy.Set) {})
 	if _, err := d.keys.Reset(t.Context(), d.caller.key.ID, tester); err != nil {
 		t.Fatal(err)
 	}
@@ -94,11 +95,10 @@ func (d damaged) heal(t *testing.T, what, name, value string) time.Duration {
 	return time.Since(began)
 }
 
-// While the state of a caller, its record or the copy of the plans has wrong bytes, no
-// client gets a 5xx. No revoked key and no wrong secret passes, and a caller gets at most
-// its limit once more, since a damaged state counts nothing. All is whole again when an
-// operator deletes the copy and saves the policies, resets the caller or restores the record.
-// A state of another type is deleted too.
+// While the state of a caller, its record or the number of the policy in its bucket has wrong
+// bytes, no client gets a 5xx. No revoked key and no wrong secret passes, and a caller gets at
+// most its limit once more, since a damaged state counts nothing. All is whole again when an
+// operator deletes the state, or the records of the bucket, which the minute makes again.
 func TestDamage(t *testing.T) {
 	skipUnlessFaults(t)
 	const limit = 5
@@ -107,14 +107,13 @@ func TestDamage(t *testing.T) {
 	f := startFleet(t, w.url, fleetOptions{environments: 2, timeout: calm,
 		env: map[string]string{"DENY_CACHE": "0s"}})
 	revoked := w.key(t, "open")
-	if _, err := registrytest.Revoke(t.Context(), w.keys, revoked.key.ID, revoked.key.Version,
-		tester); err != nil {
+	if _, err := registrytest.Revoke(t.Context(), w.keys, revoked.key.ID, tester); err != nil {
 		t.Fatal(err)
 	}
 	var calls []outcome
 	most, slowest := 0, time.Duration(0)
 	for _, kind := range damages {
-		for _, what := range []string{"state", "record", "copy"} {
+		for _, what := range []string{"state", "record", "policy"} {
 			d := damaged{w, w.key(t, "closed"), f, &calls}
 			forged, err := apikey.Renew("test", d.caller.key.ID)
 			if err != nil {
@@ -124,9 +123,12 @@ func TestDamage(t *testing.T) {
 				d.call(t, d.secret)
 			}
 			id := d.caller.key.ID
-			name := map[string]string{"state": d.state(t), "record": keyspace.Record(id),
-				"copy": policyset.CopyKey(keyspace.BucketOf(id))}[what]
-			value := d.spoil(t, name, kind.spoil)
+			name, field := keyspace.BucketOf(id).Records(), map[string]string{
+				"record": keyspace.RecordField(id), "policy": keyspace.PolicyField}[what]
+			if what == "state" {
+				name = d.state(t)
+			}
+			d.spoil(t, name, field, kind.spoil)
 			admitted := 0
 			for range 2 * limit {
 				if d.call(t, d.secret) {
@@ -139,14 +141,14 @@ func TestDamage(t *testing.T) {
 			if most = max(most, admitted); admitted > limit || what != "state" && admitted > 0 {
 				t.Errorf("%s in the %s: %d more calls pass", kind.name, what, admitted)
 			}
-			slowest = max(slowest, d.heal(t, what, name, value))
+			slowest = max(slowest, d.heal(t, name))
 		}
 	}
 	if slowest > time.Second {
 		t.Errorf("a value is whole again after %s, want at most 1s", slowest)
 	}
 	all := tallyOf(calls)
-	report(t, "wrong bytes in a state, a record or a copy of the plans",
+	report(t, "wrong bytes in a state, a record or the number of the policy",
 		"0 5xx; no stranger passes; whole ≤ 1 s after the repair", fmt.Sprintf(
 			"%d damages: %d of %d calls 5xx, %d degraded; a damaged state admits %d of %d again; "+
 				"whole after %s", 3*len(damages), all.failed, all.calls, all.degraded, most, limit,

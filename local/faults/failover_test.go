@@ -262,8 +262,7 @@ func TestEverythingDown(t *testing.T) {
 			t.Fatalf("call with plan %s: got %+v, want it admitted by Valkey", c.plan, o)
 		}
 	}
-	if _, err := registrytest.Revoke(t.Context(), w.keys, revoked.key.ID, revoked.key.Version,
-		tester); err != nil {
+	if _, err := registrytest.Revoke(t.Context(), w.keys, revoked.key.ID, tester); err != nil {
 		t.Fatal(err)
 	}
 	if o := f.call(t.Context(), revoked.secret.Reveal()); o.status != 401 {

@@ -30,7 +30,7 @@ func (l light) Check(ctx context.Context, call enforce.Call) (enforce.Result, er
 	ctx, cancel := store.WithTimeouts(ctx, 3*calm/2, waiting.Timeout)
 	defer cancel()
 	return store.Retry(ctx, func(ctx context.Context) (enforce.Result, error) {
-		return l.Checker.Check(ctx, call, nil)
+		return l.Checker.Check(ctx, call)
 	})
 }
 

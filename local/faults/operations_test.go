@@ -38,7 +38,7 @@ func TestResharding(t *testing.T) {
 	const moved = 20 // callers whose slot moves, some of them before their first call
 	byOwner := map[*server][]string{}
 	for _, c := range callers[:moved] {
-		key := keyspace.Record(c.key.ID)
+		key := keyspace.BucketOf(c.key.ID).Records()
 		owner, _ := ownerOf(t, w, key)
 		byOwner[owner] = append(byOwner[owner], key)
 	}

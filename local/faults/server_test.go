@@ -15,7 +15,6 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/testing/registrytest"
@@ -27,7 +26,7 @@ import (
 const pepper = "for the fault suite alone, 32 characters"
 
 // tester is the author of all edits.
-var tester = registry.Edit{By: audit.Actor{Kind: "user", Name: "fault suite"}}
+var tester = registry.Edit{By: registry.Actor{Kind: "user", Name: "fault suite"}}
 
 // server is one Valkey process.
 type server struct {
@@ -158,7 +157,7 @@ func newWorld(t *testing.T, urls []string, options string) *world {
 	}
 	w.url = "valkey://" + strings.Join(hosts, ",") + options
 	w.admin = storetest.Connect(t, w.url)
-	w.keys = registry.NewStore(w.admin, apikey.Pepper(pepper))
+	w.keys = registrytest.New(t, w.admin, apikey.Pepper(pepper))
 	return w
 }
 

@@ -136,7 +136,7 @@ func (c *client) policy(ctx context.Context) (p policydoc.Policy, version string
 func (c *client) savePolicy(ctx context.Context, p policydoc.Policy, version, reason string, dry bool) (
 	changes string, err error,
 ) {
-	path := "/policy?dry_run=true"
+	path := "/policy?accept=true&dry_run=true"
 	header := http.Header{}
 	if !dry {
 		path = "/policy?accept=true&reason=" + reason

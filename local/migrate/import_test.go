@@ -18,12 +18,12 @@ import (
 
 	"tidegate/functions/admin/auth/token"
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/route"
 	"tidegate/internal/testing/built"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/tier"
 	"tidegate/internal/testing/valkeytest"
@@ -53,10 +53,12 @@ func deploy(t *testing.T, foreign string) *deployment {
 	t.Helper()
 	server := valkeytest.Start(t)
 	client := storetest.Connect(t, server)
-	d := &deployment{log: &waiting.Buffer{}, valkey: server, keys: registry.NewStore(client, pepper),
+	data := t.TempDir()
+	d := &deployment{log: &waiting.Buffer{}, valkey: server, keys: registrytest.Open(t, client, data, pepper),
 		checker: enforce.NewChecker(client, pepper)}
 	api := &gateway.HTTP{Integration: d.function(t, "admin", map[string]string{
-		"ADMIN_USER": "ada", "ADMIN_PASSWORD": "a password of twenty characters", "FOREIGN_KEYS": foreign,
+		"CHANGES_LOG": data, "ADMIN_USER": "ada", "ADMIN_PASSWORD": "a password of twenty characters",
+		"FOREIGN_KEYS": foreign,
 	})}
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if d.refuse.Add(-1) >= 0 {
@@ -69,15 +71,11 @@ func deploy(t *testing.T, foreign string) *deployment {
 		api.ServeHTTP(w, r)
 	}))
 	t.Cleanup(site.Close)
-	_, secret, err := token.NewStore(client, pepper).Create(t.Context(), token.New{
+	_, secret, err := token.NewStore(d.keys, client, pepper).Create(t.Context(), token.New{
 		Name: "migrate", Scope: token.Write, Expires: time.Now().Add(time.Hour),
-		By: audit.Actor{Kind: "user", Name: "tester"},
+		By: registrytest.Edit.By,
 	})
 	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.keys.SaveSet(t.Context(), policy.Set{}, registry.Edit{By: audit.Actor{Kind: "user",
-		Name: "tester"}, Reason: "a test"}); err != nil {
 		t.Fatal(err)
 	}
 	d.url, d.token = site.URL, secret.Reveal()
@@ -90,8 +88,9 @@ func (d *deployment) function(t *testing.T, name string, env map[string]string) 
 	binary := built.Program(t, "tidegate/functions/"+name)
 	env["VALKEY_URL"], env["KEY_PEPPER"] = d.valkey, string(pepper)
 	f, err := lambda.Start(lambda.Config{
-		Name: name, Binary: binary, Env: env, Warm: 1, Concurrency: workers, Timeout: waiting.Timeout,
-		Log: d.log,
+		Name: name, Binary: binary, Env: env, Warm: 1, Timeout: waiting.Timeout,
+		Concurrency: 2 * workers, // an interrupted run leaves some invocations
+		Log:         d.log,
 	})
 	if err != nil {
 		t.Fatalf("%v: %s", err, d.log)
@@ -119,7 +118,7 @@ func (d *deployment) calls(t *testing.T, value, api string, n int) string {
 	for range n {
 		call := enforce.Call{Kind: policy.APIKey, Subject: s.ID(), Secret: s,
 			Route: route.Call{API: api, Stage: "prod", Method: http.MethodGet, Path: "/"}}
-		switch result, err := d.checker.Check(t.Context(), call, nil); {
+		switch result, err := d.checker.Check(t.Context(), call); {
 		case err != nil:
 			seen += "-"
 		case result.Allowed:
@@ -203,7 +202,7 @@ func TestExistingPlans(t *testing.T) {
 	args := []string{"-from", "testdata/usageplans", "-apply", "-reissued",
 		filepath.Join(t.TempDir(), "r.csv")}
 	got := d.migrate(t, done, append(args, "-shadow")...)
-	by := registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
+	by := registrytest.Edit
 	set, err := d.keys.Set(t.Context())
 	if err != nil || len(set.Plans) != 5 || !policy.DenyNothing(set.Plans[0].Limits) {
 		t.Fatalf("got %+v, %v, want plans in shadow: %s", set, err, got)

@@ -11,9 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/audit"
 	"tidegate/internal/policy"
-	"tidegate/internal/registry"
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/tier"
 	"tidegate/local/echo"
@@ -59,8 +57,7 @@ func (o *takeover) status(t *testing.T, method, value string) int {
 // them.
 func (o *takeover) setShadow(t *testing.T, plan string, shadow bool) {
 	t.Helper()
-	edit := registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "take over"}
-	registrytest.Save(t, o.keys, edit, func(set *policy.Set) {
+	registrytest.Save(t, o.keys, registrytest.Edit, func(set *policy.Set) {
 		for i := range set.Plans {
 			if plan == "" || set.Plans[i].Name == plan {
 				for j := range set.Plans[i].Limits {

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"tidegate/internal/testing/registrytest"
+	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/tier"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
@@ -63,22 +65,22 @@ func TestAsAFunction(t *testing.T) {
 		t.Fatal("this test needs curl, as Lambda's provided.al2023 has it")
 	}
 	folder, dir := t.TempDir(), t.TempDir()
-	keys := installation(t, valkeytest.Start(t), folder)
+	keys := registrytest.Open(t, storetest.Connect(t, valkeytest.Start(t)), folder, pepper)
 	savePlan(t, keys)
 	kept := create(t, keys, "kept")
 	unpack(t, dir)
 	empty, log := valkeytest.Start(t), &waiting.Buffer{}
 	f, err := lambda.Start(lambda.Config{
 		Name: "restore", Binary: filepath.Join(dir, "bootstrap"), Timeout: waiting.Timeout, Log: log,
-		Env: map[string]string{"PATH": os.Getenv("PATH"), "JOURNAL": folder, "VALKEY_URL": empty,
-			"KEY_PEPPER": pepper},
+		Env: map[string]string{"PATH": os.Getenv("PATH"), "CHANGES_LOG": folder, "VALKEY_URL": empty,
+			"KEY_PEPPER": string(pepper)},
 	})
 	if err != nil {
 		t.Fatalf("%v: %s", err, log)
 	}
 	t.Cleanup(f.Close)
 	for _, c := range []struct{ payload, want string }{
-		{`"-dry-run"`, "Nothing was written"}, {`""`, "Restored"}, {`"-nonsense"`, "exit status 2"},
+		{`"-dry-run"`, "Nothing was written"}, {`""`, "behind it: 0 of 256"}, {`"-nonsense"`, "exit status 2"},
 	} {
 		answer, err := f.Invoke(t.Context(), []byte(c.payload))
 		var printed string
@@ -87,7 +89,7 @@ func TestAsAFunction(t *testing.T) {
 			t.Errorf("%s: got %s, %v, %v, want %q\n%s", c.payload, answer, err, bad, c.want, log)
 		}
 	}
-	restored := installation(t, empty, folder)
+	restored := registrytest.Open(t, storetest.Connect(t, empty), folder, pepper)
 	if got, err := restored.Get(t.Context(), kept.ID); err != nil || got.Name != kept.Name {
 		t.Errorf("restored: got %+v, %v, want %s", got, err, kept.Name)
 	}

@@ -27,6 +27,8 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"tidegate/internal/apikey"
+	"tidegate/internal/objects"
+	"tidegate/internal/registry"
 	"tidegate/internal/store"
 	"tidegate/local/site"
 	"tidegate/local/valkey"
@@ -63,7 +65,20 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer client.Close()
-	handler, err := site.New(client, apikey.Pepper(pepper))
+	folder, err := os.MkdirTemp("", "tidegate-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	log, err := objects.Open(folder)
+	if err != nil {
+		return err
+	}
+	keys := registry.New(client, log, apikey.Pepper(pepper))
+	if err := keys.Start(ctx); err != nil {
+		return err
+	}
+	handler, err := site.New(keys, client, apikey.Pepper(pepper))
 	if err != nil {
 		return err
 	}
@@ -74,7 +89,7 @@ func run(ctx context.Context) error {
 	h := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = h.Serve(listener) }() // until Close
 	defer func() { _ = h.Close() }()
-	s, err := newSample(ctx, client)
+	s, err := newSample(ctx, client, keys)
 	if err != nil {
 		return err
 	}

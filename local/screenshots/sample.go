@@ -13,7 +13,6 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/cause"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
@@ -35,7 +34,7 @@ type sample struct {
 }
 
 func by(name, reason string) registry.Edit {
-	return registry.Edit{By: audit.Actor{Kind: "user", Name: name}, Reason: reason}
+	return registry.Edit{By: registry.Actor{Kind: "user", Name: name}, Reason: reason}
 }
 
 func per(n int64, window time.Duration) limits.Limit {
@@ -57,9 +56,9 @@ var customers = []struct {
 	{"Juniper Games", "pro", nil, 24},
 }
 
-func newSample(ctx context.Context, client valkey.Client) (*sample, error) {
+func newSample(ctx context.Context, client valkey.Client, keys *registry.Store) (*sample, error) {
 	s := &sample{
-		client: client, keys: registry.NewStore(client, apikey.Pepper(pepper)), ids: map[string]string{},
+		client: client, keys: keys, ids: map[string]string{},
 		secret: map[string]apikey.Secret{},
 		random: rand.New(rand.NewPCG(7, 7)), //nolint:gosec // the same data each time
 	}
@@ -205,7 +204,7 @@ func (s *sample) checks(ctx context.Context) error {
 		for range min(n, 95) {
 			call := enforce.Call{Kind: policy.APIKey, Subject: s.ids[c.name], Secret: s.secret[c.name],
 				Address: netip.MustParseAddr("192.0.2.77"), Route: route.Call{Method: "GET", Path: "/"}}
-			if _, err := checker.Check(ctx, call, nil); err != nil {
+			if _, err := checker.Check(ctx, call); err != nil {
 				return err
 			}
 		}

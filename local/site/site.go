@@ -33,14 +33,14 @@ const (
 	Password = "a password of a dashboard that only looks at samples"
 )
 
-// New returns a dashboard for the data of the client.
-func New(client valkey.Client, pepper apikey.Pepper) (http.Handler, error) {
+// New returns a dashboard for a registry on the client.
+func New(keys *registry.Store, client valkey.Client, pepper apikey.Pepper) (http.Handler, error) {
 	hash, err := cheapHash()
 	if err != nil {
 		return nil, err
 	}
 	logins := throttle.New(client)
-	keys, sessions := registry.NewStore(client, pepper), session.NewStore(client, time.Hour)
+	sessions := session.NewStore(client, time.Hour)
 	checker := enforce.NewChecker(client, pepper)
 	return server.New(
 		server.Config{Users: []password.User{{Name: User, Role: auth.Editor, Hash: hash}},
@@ -50,7 +50,7 @@ func New(client valkey.Client, pepper apikey.Pepper) (http.Handler, error) {
 			Checker: checker,
 			Records: records.NewReader(client, time.Now), Sessions: sessions,
 			Crossings: crossing.NewStore(client, slog.New(slog.DiscardHandler)),
-			Tokens:    token.NewStore(client, pepper), Logins: logins, Pepper: pepper,
+			Tokens:    token.NewStore(keys, client, pepper), Logins: logins, Pepper: pepper,
 			Ready:        keys.Writable,
 			StoreVersion: func(ctx context.Context) (string, error) { return store.Version(ctx, client) },
 			Log: slog.New(slog.NewTextHandler(os.Stderr,

@@ -22,9 +22,7 @@ import (
 
 	"tidegate/functions/admin/auth/token"
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/policy"
-	"tidegate/internal/registry"
 	"tidegate/internal/testing/built"
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/storetest"
@@ -55,10 +53,10 @@ type site struct {
 func startLocal(t *testing.T, flags ...string) *site {
 	t.Helper()
 	tier.Two(t, "waits for windows of 10 s")
-	valkey, dir := valkeytest.Start(t), built.Folder(t, programs)
+	valkey, dir, data := valkeytest.Start(t), built.Folder(t, programs), t.TempDir()
 	ready := filepath.Join(t.TempDir(), "ready.json")
 	flags = append([]string{"run", "-bin", dir, "-ready-file", ready, "-rest", "127.0.0.1:0",
-		"-http", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-valkey", valkey}, flags...)
+		"-http", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-valkey", valkey, "-data", data}, flags...)
 	cmd := exec.Command(filepath.Join(dir, "tidegate"), flags...)
 	cmd.Env = append(os.Environ(), "KEY_PEPPER="+localPepper)
 	var log waiting.Buffer
@@ -83,29 +81,28 @@ func startLocal(t *testing.T, flags ...string) *site {
 		text, err := os.ReadFile(ready)
 		return err == nil && json.Unmarshal(text, &s) == nil
 	})
-	s.prepare(t, valkey)
+	s.prepare(t, valkey, data)
 	return &s
 }
 
 // prepare creates the key and a machine token.
-func (s *site) prepare(t *testing.T, url string) {
+func (s *site) prepare(t *testing.T, url, data string) {
 	t.Helper()
 	client := storetest.Connect(t, url)
-	by := audit.Actor{Kind: "system", Name: "test"}
-	_, secret, err := token.NewStore(client, apikey.Pepper(localPepper)).Create(t.Context(), token.New{
-		Name: "verify", Scope: token.Write, Expires: time.Now().Add(time.Hour), By: by,
+	keys := registrytest.Open(t, client, data, apikey.Pepper(localPepper))
+	_, secret, err := token.NewStore(keys, client, apikey.Pepper(localPepper)).Create(t.Context(), token.New{
+		Name: "verify", Scope: token.Write, Expires: time.Now().Add(time.Hour), By: registrytest.Edit.By,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.token = secret.Reveal()
-	keys := registry.NewStore(client, apikey.Pepper(localPepper))
-	registrytest.Save(t, keys, registry.Edit{By: by}, func(set *policy.Set) {
+	registrytest.Save(t, keys, registrytest.Edit, func(set *policy.Set) {
 		set.Plans = append(set.Plans, policy.Plan{Name: "second",
 			Limits: registrytest.Limits(fmt.Sprint(minRequests, " per second"))})
 	})
 	_, key, err := keys.Create(t.Context(), policy.NewKey{Name: "verify", Env: "test", Plan: "second"},
-		registry.Edit{By: by})
+		registrytest.Edit)
 	if err != nil {
 		t.Fatal(err)
 	}

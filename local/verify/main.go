@@ -36,6 +36,9 @@ that it makes with -token. Prints the calls that it will make first.
 
   verify -rest URL -http URL -dashboard URL -key KEY [flags]
   verify -outputs FILE -key KEY [flags]
+  verify -log ADDRESS               reads a log of changes, s3://BUCKET[/PREFIX] or a folder:
+                                    each change must be whole and have the hash of the one
+                                    before; KEY_PEPPER is that of the functions
   verify -list                      every row: how it is checked, what is expected, what to do
   ./scripts/verify -preflight STAGE reads the account with the AWS command line, version 1 or
                                     2, and says what would make the first deployment of the
@@ -55,6 +58,9 @@ func Run(ctx context.Context, args []string, getenv func(string) string, out, er
 	if err == nil && o.list {
 		list(out)
 		return allAsExpected
+	}
+	if err == nil && o.log != "" {
+		return verifyLog(ctx, o.log, getenv, out, errOut)
 	}
 	aws, _ := awscli.Find() // nil if there is none: the rows that need it are skipped
 	if err == nil {
@@ -95,6 +101,7 @@ type options struct {
 	outputs, stack        string
 	throttle              bool
 	json                  string
+	log                   string
 	list                  bool
 }
 
@@ -130,6 +137,7 @@ func (o *options) flags() *flag.FlagSet {
 		"also make bursts of 1,000 and 100 calls, to check the throttles of\n"+
 			"API Gateway; they cost less than a cent")
 	f.StringVar(&o.json, "json", "", "write the table to this `file` as JSON")
+	f.StringVar(&o.log, "log", "", "read the log of changes at this `address`, and nothing else")
 	f.BoolVar(&o.list, "list", false, "print every row")
 	return f
 }

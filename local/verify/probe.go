@@ -90,7 +90,7 @@ func (s *session) announce(w io.Writer) {
 		"read:\n%s", calls, commands, plan.String())
 	if s.token != "" {
 		_, _ = fmt.Fprintln(w,
-			"It sets and removes an override of the key. The audit log keeps both edits.")
+			"It sets and removes an override of the key. The audit keeps both edits.")
 	}
 	_, _ = fmt.Fprintf(w, "Calls with the key reach the backend of %s %s, until its limit denies them.\n",
 		s.method, s.path)

@@ -2,10 +2,10 @@ package middleware
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -32,7 +32,10 @@ type Asking struct {
 	RefundOn func(status int) bool
 	// Open lets requests pass that cannot be checked now, but never one with an APIKey,
 	// which nobody has verified. Otherwise they are answered 429.
-	Open         bool
+	Open bool
+	// Challenge is the WWW-Authenticate of a 401; empty is Bearer. An MCP server names its
+	// metadata in it: docs/attach.md.
+	Challenge    string
 	AllowOrigins []string     // as of Middleware
 	Log          *slog.Logger // gets what cannot be checked or settled; nil is slog.Default
 
@@ -46,14 +49,13 @@ func ServerErrors(status int) bool { return status >= http.StatusInternalServerE
 func (a *Asking) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, d := a.ask(r)
-		for name, value := range answer.Headers {
-			w.Header().Set(name, value)
-		}
 		if !answer.Allowed {
 			(&Middleware{AllowOrigins: a.AllowOrigins}).expose(w.Header(), r.Header.Get("Origin"))
-			w.WriteHeader(answer.Status)
-			_, _ = io.WriteString(w, answer.Body) // fails only after the client disconnected
+			respond(w, r, answer)
 			return
+		}
+		for name, value := range answer.Headers {
+			w.Header().Set(name, value)
 		}
 		a.serve(w, r, next, call{d, &Settler{Door: a.Door}, &atomic.Bool{}})
 	})
@@ -64,7 +66,7 @@ func (a *Asking) ask(r *http.Request) (Answer, Decision) {
 	c := a.callOf(r)
 	if c.Subject == "" && c.APIKey == "" {
 		refusal := refusalOf(problem{Status: http.StatusUnauthorized, Detail: "This request has no caller."})
-		refusal.Headers["WWW-Authenticate"] = "Bearer"
+		refusal.Headers["WWW-Authenticate"] = cmp.Or(a.Challenge, "Bearer")
 		return refusal, Decision{}
 	}
 	answer, err := a.Door.Check(r.Context(), c)

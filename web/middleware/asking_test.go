@@ -17,7 +17,6 @@ import (
 	"testing"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
@@ -69,21 +68,19 @@ func startDoors(t *testing.T) askingDoors {
 	t.Helper()
 	const pepper = "pepper!!pepper!!pepper!!pepper!!"
 	valkey := valkeytest.Start(t)
-	store := registry.NewStore(storetest.Connect(t, valkey), apikey.Pepper(pepper))
-	edit := registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
+	store := registrytest.New(t, storetest.Connect(t, valkey), apikey.Pepper(pepper))
+	edit := registry.Edit{By: registry.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
 	plan := func(name string, words ...string) policy.Plan {
 		return policy.Plan{Name: name, Limits: registrytest.Limits(words...)}
 	}
-	if _, err := store.SaveSet(t.Context(), policy.Set{
+	registrytest.Put(t, store, edit, policy.Set{
 		Plans: []policy.Plan{plan("two", "2 per hour"), plan("many", "1,000 per hour"),
 			plan("single", "1 at once", "9 per hour"), plan("tokens", "500 input per hour"),
 			plan("reports", "1 per hour, on GET /reports/{name}")},
 		Deny: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")},
 		Routes: []limits.Route{{Name: "chat", Match: []route.Pattern{{Method: "POST", Path: "/chat"}},
 			Cost: limits.Costs{Units: map[string]int64{"input": 300}}, Settle: true}},
-	}, edit); err != nil {
-		t.Fatal(err)
-	}
+	})
 	_, secret := registrytest.Create(t, store, edit, policy.NewKey{Name: "one", Env: "test", Plan: "many"})
 	unknown, err := apikey.Generate("test")
 	if err != nil {

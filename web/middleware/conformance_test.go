@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	stdcmp "cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,6 +38,7 @@ type conformance struct {
 // the name of one.
 type requestCase struct {
 	Name           string
+	Method         string          // GET if it is empty
 	Authorizer     json.RawMessage // requestContext.authorizer of the event
 	RequestContext []string        // values of the header X-Amzn-Request-Context
 	Headers        [][2]string     // names and values, for the prefix X-Tidegate-
@@ -72,7 +74,8 @@ type settlementCase struct {
 	Pauses [][2]int // minimum and maximum milliseconds between the starts of two attempts
 	Want   struct {
 		Settled *Settlement
-		Status  int // of the error; 0 for an error without a response
+		Status  int    // of the error; 0 for an error without a response
+		Detail  string // of the error; why if it is empty
 	}
 }
 
@@ -123,7 +126,7 @@ func (c requestCase) answer(t *testing.T) answerCase {
 	t.Helper()
 	m := Middleware{Source: WebAdapter, AllowOrigins: c.AllowOrigins,
 		Log: slog.New(slog.DiscardHandler)}
-	r := httptest.NewRequest(http.MethodGet, "/orders", http.NoBody)
+	r := httptest.NewRequest(stdcmp.Or(c.Method, http.MethodGet), "/orders", http.NoBody)
 	if c.Authorizer != nil {
 		r.Header.Set("X-Amzn-Request-Context", `{"stage":"prod","authorizer":`+string(c.Authorizer)+`}`)
 	}
@@ -154,6 +157,9 @@ func (c requestCase) answer(t *testing.T) answerCase {
 		if value := w.Header().Get(name); value != "" {
 			got.Headers[name] = value
 		}
+	}
+	if w.Body.Len() == 0 {
+		return got
 	}
 	if err := json.Unmarshal(w.Body.Bytes(), &got.Body); err != nil {
 		t.Fatalf("%v: %s", err, w.Body)
@@ -196,7 +202,8 @@ func TestSettlements(t *testing.T) {
 					t.Errorf("got %+v, %v, want %+v", got, err, *c.Want.Settled)
 				case c.Want.Settled == nil && err == nil,
 					errors.As(err, &refused) != (c.Want.Status != 0),
-					refused != nil && (refused.Status != c.Want.Status || refused.Detail != "why"):
+					refused != nil && (refused.Status != c.Want.Status ||
+						refused.Detail != stdcmp.Or(c.Want.Detail, "why")):
 					t.Errorf("got error %v, want status %d", err, c.Want.Status)
 				}
 				for i, pause := range c.Pauses {

@@ -126,6 +126,8 @@ func (v values) text(key string) string {
 		return value.String()
 	case float64:
 		return strconv.FormatFloat(value, 'f', -1, 64)
+	case int, int64:
+		return fmt.Sprint(value)
 	}
 	return ""
 }

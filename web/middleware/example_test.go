@@ -56,7 +56,7 @@ func ExampleSettle() {
 	}
 	handler := limits.Wrap(http.HandlerFunc(chat)) // adds the fields, answers 429
 
-	limits.Settler.URL = dashboard.URL
+	limits.Settler.URL, limits.Settler.Token = dashboard.URL, "machine"
 	r := httptest.NewRequest(http.MethodPost, "/chat", http.NoBody)
 	r.Header.Set("X-Amzn-Request-Context",
 		`{"authorizer":{"lambda":{"denied":false,"keyName":"orders","settlement":"tgr_x"}}}`)

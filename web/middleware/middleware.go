@@ -43,14 +43,14 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 		if err != nil {
 			m.log().ErrorContext(r.Context(),
 				"authorizer decision missing, request refused", "cause", err)
-			respond(w, problem{Status: http.StatusInternalServerError,
-				Detail: "The authorizer's decision is missing."})
+			respond(w, r, refusalOf(problem{Status: http.StatusInternalServerError,
+				Detail: "The authorizer's decision is missing."}))
 			return
 		}
 		d.addTo(w.Header())
 		if d.Denied {
 			m.expose(w.Header(), r.Header.Get("Origin"))
-			d.refuse(w)
+			respond(w, r, d.refusal())
 			return
 		}
 		ctx := context.WithValue(r.Context(), contextKey{}, call{d, m.Settler, &atomic.Bool{}})
@@ -110,15 +110,15 @@ func (m *Middleware) expose(h http.Header, origin string) {
 	h.Set("Access-Control-Expose-Headers", "Retry-After, RateLimit, RateLimit-Policy")
 }
 
-// refuse responds to a call over a limit. The response to a call that can never pass has
+// refusal returns the response to a call over a limit. That to a call that can never pass has
 // no Retry-After.
-func (d Decision) refuse(w http.ResponseWriter) {
+func (d Decision) refusal() Answer {
+	refusal := refusalOf(problem{Type: d.ProblemType, Status: http.StatusTooManyRequests,
+		Detail: d.Message, Violated: d.Violated, Wait: d.Wait, Reference: d.Reference})
 	if d.RetryAfter > 0 {
-		w.Header().Set("Retry-After", strconv.FormatInt(d.RetryAfter, 10))
+		refusal.Headers["Retry-After"] = strconv.FormatInt(d.RetryAfter, 10)
 	}
-	p := problem{Type: d.ProblemType, Status: http.StatusTooManyRequests, Detail: d.Message,
-		Violated: d.Violated, Wait: d.Wait, Reference: d.Reference}
-	respond(w, p)
+	return refusal
 }
 
 // problem is the body of an error response, in the form of RFC 9457. It has the members
@@ -134,12 +134,14 @@ type problem struct {
 	Reference string   `json:"reference,omitempty"`
 }
 
-// respond writes an error response.
-func respond(w http.ResponseWriter, p problem) {
-	refusal := refusalOf(p)
+// respond writes a refusal. An answer to HEAD has no body: servers drop it, but not every
+// adapter of Lambda's events does.
+func respond(w http.ResponseWriter, r *http.Request, refusal Answer) {
 	for name, value := range refusal.Headers {
 		w.Header().Set(name, value)
 	}
-	w.WriteHeader(p.Status)
-	_, _ = io.WriteString(w, refusal.Body) // fails only after the client disconnected
+	w.WriteHeader(refusal.Status)
+	if r.Method != http.MethodHead {
+		_, _ = io.WriteString(w, refusal.Body) // fails only after the client disconnected
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -64,6 +65,62 @@ func TestSettle(t *testing.T) {
 	want := Settlement{Reserved: Costs{"cost": 9}, Actual: Costs{"cost": 7}, Owed: 2, Partial: true}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v, %s", err, diff)
+	}
+}
+
+// What can never be sent is an error at once, which names the field and not the token. White
+// space around the token is no part of it.
+func TestSettlerRefusesWhatCannotBeSent(t *testing.T) {
+	attempts := 0
+	api := transport(func(r *http.Request) (*http.Response, error) {
+		attempts++
+		to, with := r.URL.String(), r.Header.Get("Authorization")
+		if to != "https://a.example/api/v1/settlements" || with != "Bearer tga_secret" {
+			t.Error(to, with)
+		}
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("{}"))}, nil
+	})
+	for want, c := range map[string]struct {
+		url, token string
+		cost       int64
+	}{
+		"":            {" https://a.example/\n", "tga_secret\n", 0},
+		"cost is -1":  {"https://a.example", "tga_secret", -1},
+		"Token of":    {"https://a.example", "tga_\nsecret", 1},
+		"Token of S":  {"https://a.example", " ", 1},
+		"URL of":      {"a.example", "tga_secret", 1},
+		"URL of Sett": {"https://a.example\x00", "tga_secret", 1},
+	} {
+		s := &Settler{URL: c.url, Token: c.token, Client: &http.Client{Transport: api}}
+		_, err := s.Settle(t.Context(), "tgr_x", c.cost)
+		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "secret")) {
+			t.Errorf("%q: got %v", want, err)
+		}
+	}
+	if attempts != 1 {
+		t.Errorf("got %d attempts, want 1", attempts)
+	}
+}
+
+// A request without a caller gets the challenge.
+func TestChallenge(t *testing.T) {
+	for challenge, want := range map[string]string{"": "Bearer", `Bearer a="b"`: `Bearer a="b"`} {
+		a := &Asking{Caller: func(*http.Request) Call { return Call{} }, Challenge: challenge}
+		w := httptest.NewRecorder()
+		a.Wrap(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+		if got := w.Header().Get("WWW-Authenticate"); w.Code != http.StatusUnauthorized || got != want {
+			t.Errorf("got %d with %q, want 401 with %q", w.Code, got, want)
+		}
+	}
+}
+
+// Numbers of a Source of one's own count, whatever their type.
+func TestNumbersOfASource(t *testing.T) {
+	d, err := parseDecision(map[string]any{"denied": false, "limit": 10, "remaining": int64(9), "reset": 7.0,
+		"policyVersion": "3"})
+	if err != nil || d.Limit != 10 || d.Remaining != 9 || d.Reset != 7 || d.PolicyVersion != 3 {
+		t.Errorf("got %+v, %v", d, err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -121,8 +122,14 @@ func (s *Settler) Settle(ctx context.Context, settlement string, cost int64) (Se
 }
 
 // SettleUnits is Settle with costs in units. A unit that costs lacks keeps what was
-// reserved.
+// reserved. A cost below 0 is an error at once.
 func (s *Settler) SettleUnits(ctx context.Context, settlement string, costs Costs) (Settlement, error) {
+	for unit, cost := range costs {
+		if cost < 0 {
+			return Settlement{}, fmt.Errorf("middleware: settle: %s is %d: must be a whole number from 0",
+				unit, cost)
+		}
+	}
 	settled, err := s.settle(ctx, settlement, costs)
 	if errors.Is(err, errSettledBefore) {
 		return Settlement{Actual: costs}, nil
@@ -133,8 +140,27 @@ func (s *Settler) SettleUnits(ctx context.Context, settlement string, costs Cost
 // errSettledBefore means that an earlier attempt of the same settlement has settled.
 var errSettledBefore = errors.New("settled by an earlier attempt")
 
+// check returns an error for a URL or token that can never be sent, without quoting the token.
+func (s *Settler) check() error {
+	to, err := url.Parse(strings.TrimSpace(s.URL))
+	token := strings.TrimSpace(s.Token)
+	switch {
+	case s.Door != nil:
+		return nil
+	case err != nil || to.Host == "":
+		return errors.New("middleware: settle: URL of Settler is not of the form https://HOST/PATH")
+	case token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return errors.New("middleware: settle: Token of Settler is empty, or has characters that no " +
+			"token has")
+	}
+	return nil
+}
+
 // settle is SettleUnits with a cost of any form.
 func (s *Settler) settle(ctx context.Context, settlement string, costs any) (Settlement, error) {
+	if err := s.check(); err != nil {
+		return Settlement{}, err
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleDeadline)
 	defer cancel()
 	mayBeSettled := false
@@ -212,13 +238,13 @@ func (s *Settler) try(ctx context.Context, settlement string, costs any) (Settle
 	}
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	url := strings.TrimSuffix(s.URL, "/") + "/api/v1/settlements"
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	to := strings.TrimSuffix(strings.TrimSpace(s.URL), "/") + "/api/v1/settlements"
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {
 		return Settlement{}, fmt.Errorf("middleware: settle: %w", err)
 	}
 	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Authorization", "Bearer "+s.Token)
+	request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(s.Token))
 	response, err := s.client().Do(request)
 	if err != nil {
 		return Settlement{}, fmt.Errorf("middleware: settle: %w", err)
@@ -238,13 +264,19 @@ const maxAnswer = 1 << 16 // bytes
 
 func readSettlement(response *http.Response) (Settlement, error) {
 	var settled Settlement
-	var refusal problem
+	var refusal struct {
+		Detail string
+		Errors []struct{ Location, Message string }
+	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	switch {
 	case err != nil:
 		return Settlement{}, fmt.Errorf("middleware: settle: %w", err)
 	case response.StatusCode != http.StatusOK:
 		_ = json.Unmarshal(body, &refusal) // another form leaves the detail empty
+		for _, wrong := range refusal.Errors {
+			refusal.Detail += " " + wrong.Location + " " + wrong.Message + "."
+		}
 		return Settlement{}, &SettleError{response.StatusCode, refusal.Detail, retryAfter(response.Header)}
 	}
 	if err := json.Unmarshal(body, &settled); err != nil {

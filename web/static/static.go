@@ -22,9 +22,9 @@ import (
 var sources embed.FS
 
 // scripts are our scripts of every page, in the order in which they run: resume.js marks
-// the form that job.js sends.
+// the form that auto.js sends.
 var scripts = []string{"live.js", "ticking.js", "zone.js", "until.js", "palette.js",
-	"keyboard.js", "theme.js", "toast.js", "copy.js", "resume.js", "job.js", "bulk.js", "sheet.js",
+	"keyboard.js", "theme.js", "toast.js", "copy.js", "resume.js", "auto.js", "bulk.js", "sheet.js",
 	"filters.js"}
 
 // Bundle is the names of the files that pages load, and the files.

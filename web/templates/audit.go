@@ -2,16 +2,14 @@ package templates
 
 // AuditPage lists changes, newest first.
 type AuditPage struct {
-	Page     Page
-	Filter   AuditFilter
-	Choices  *KeyChoices // keys that the typed name matches; nil unless there are several
-	Entries  []Entry
-	Empty    Empty
-	First    string // address of the newest entries; empty on the first page
-	Next     string // address of older entries; empty on the last page
-	Export   string
-	Verify   string // address that verifies the integrity of the audit log
-	Verified *Verified
+	Page    Page
+	Filter  AuditFilter
+	Choices *KeyChoices // keys that the typed name matches; nil unless there are several
+	Entries []Entry
+	Empty   Empty
+	First   string // address of the newest entries; empty on the first page
+	Next    string // address of older entries; empty on the last page
+	Export  string
 }
 
 // AuditFilter is the form that filters the list.
@@ -26,7 +24,6 @@ type AuditFilter struct {
 	To      string
 	Span    string // the chosen range; empty for all
 	Spans   []Choice
-	Job     string // id of the job whose changes are listed; empty for all changes
 	Chips   []Chip
 	Problem string // error of the filter; empty if it is valid
 	Clear   string
@@ -34,27 +31,18 @@ type AuditFilter struct {
 
 // Entry is one change.
 type Entry struct {
-	ID      string
+	Number  string
 	At      Instant
 	By      string
-	Lead    string // what the entry says: before its subject, and behind it
+	Lead    string // what the entry says: before its subject, and after it
 	Tail    string
-	Subject string // may be empty
-	Address string // of the subject
+	Subject string   // may be empty
+	Address string   // of the subject; empty for several
+	Of      []Choice // the first of several subjects
+	More    string   // how many others there are; may be empty
 	Reason  string
-	Version string // version of the subject; empty if it has none, as for a log-in
 	Changes []Change
-	Revert  string // address that reverts the change; empty if that is not possible
-	Job     string // address of the bulk job that made the change; may be empty
-	Result  string // what came of a job whose changes are at Job; empty for other entries
-	Undo    string // address that undoes the job whose last entry this is; may be empty
-}
-
-// Verified is the result of verifying the audit log.
-type Verified struct {
-	Good   bool
-	Text   string
-	Broken []string
+	Undo    string // address that undoes the change; empty if that is not possible
 }
 
 // sentence returns what the entry says.

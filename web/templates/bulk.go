@@ -16,13 +16,11 @@ type Bulk struct {
 	Clear      string   // address that selects nothing
 }
 
-// JobPage shows the progress of a bulk job.
-type JobPage struct {
+// BulkPage shows the progress of a change of many keys.
+type BulkPage struct {
 	Page      Page
 	Heading   string
 	Reason    string
-	By        string
-	Started   Instant
 	Processed string // number of processed keys
 	Of        string // number of keys
 	Total     string // Of as a plain number, at least 1, for the progress bar
@@ -31,38 +29,12 @@ type JobPage struct {
 	Skipped   string
 	Failed    string // number of keys that failed; empty for none
 	Named     []UnchangedKey
-	More      bool // more keys match now than the user confirmed
-	Finished  bool
-	Stopped   bool
-	Paused    string // why the job is paused; empty if it is not
-	Form      *Form  // continues the job; nil if it ended, and for viewers
-	Stop      string // address that stops the job; empty if it cannot be stopped
-	Undo      string // address that undoes the job; empty if it cannot be undone
-	Undoes    string // address of the job that this job undoes; may be empty
-	Audit     string // address of the changes of the job
+	More      bool   // more keys match now than the user confirmed
+	Problem   string // why the last step did nothing; empty if it did
+	Form      *Form  // continues the change; nil if it ended
 	Back      string
-	Jobs      string // address of the list of jobs
+	Audit     string // address of the audit
 }
 
-// JobList lists bulk jobs, newest first.
-type JobList struct {
-	Page  Page
-	Rows  []JobRow
-	Audit string // address of the starts of all jobs in the audit log
-}
-
-// JobRow is a bulk job.
-type JobRow struct {
-	Title   string
-	Address string
-	By      string
-	Started Instant
-	Reason  string
-	State   string
-	Result  string
-	Undo    string // address that undoes the job; empty if it cannot be undone
-	Undone  string // address of the job that undid it; empty for none
-}
-
-// UnchangedKey is a key that a job did not change.
+// UnchangedKey is a key that a change of many did not change.
 type UnchangedKey struct{ Name, Address, Why string }

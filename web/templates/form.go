@@ -37,7 +37,7 @@ type Form struct {
 	Review  bool         // the preview button is the only one
 	Submit  string
 	Danger  bool // sending the form is destructive
-	Auto    bool // the script sends the form at once, for the next step of a job
+	Auto    bool // the script sends the form at once, for the next step of a change of many keys
 	Cancel  Choice
 }
 

@@ -9,16 +9,15 @@ type KeysPage struct {
 	Overrides bool     // the filter selects keys with an override, which has a column
 	Groups    []Choice // groups that the search finds
 	Rows      []KeyRow
-	Matching  string   // number of keys that match; empty if counting needs their usage
-	Total     string   // Matching with its noun
-	Empty     Empty    // shown without rows
-	First     string   // address of the first page; empty if it is shown
-	Next      string   // address of the next page; empty on the last
-	Scanned   string   // which keys the list covers; may be empty
-	Create    string   // address of the form that creates a key; empty for viewers
-	Export    string   // address of the same list as CSV
-	Bulk      *Bulk    // nil for viewers
-	Jobs      []Choice // unfinished jobs
+	Matching  string // number of keys that match; empty if counting needs their usage
+	Total     string // Matching with its noun
+	Empty     Empty  // shown without rows
+	First     string // address of the first page; empty if it is shown
+	Next      string // address of the next page; empty on the last
+	Scanned   string // which keys the list covers; may be empty
+	Create    string // address of the form that creates a key; empty for viewers
+	Export    string // address of the same list as CSV
+	Bulk      *Bulk  // nil for viewers
 }
 
 // Search is the form that filters and sorts the list.

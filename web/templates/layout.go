@@ -24,7 +24,7 @@ type Page struct {
 	Theme   Theme
 	Toast   Toast // result of the last request
 	// Warnings concern the whole deployment.
-	Warnings []Warning
+	Warnings []string
 }
 
 // Section is a link of the navigation, with the pages below it. The one that contains the
@@ -46,12 +46,6 @@ type Found struct {
 	Choice
 	Kind   string  // what it is
 	Badges []Badge // conditions of a key
-}
-
-// Warning is shown on every page while it applies.
-type Warning struct {
-	Text    string
-	Restore string // address that restores lost changes; empty if none are lost
 }
 
 // Theme is the form that chooses the color theme.

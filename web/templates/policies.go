@@ -2,20 +2,18 @@ package templates
 
 // PoliciesPage shows the policy set.
 type PoliciesPage struct {
-	Page       Page
-	Version    string
-	Plans      []PlanRow
-	Routes     []RouteRow
-	Limits     []string // of all callers
-	Everyone   []Fact   // what else applies to all callers
-	Audit      string
-	Export     string // address of the policy file
-	Import     string // address of the form that imports a policy file; empty for viewers
-	NewPlan    string // addresses of forms; empty for viewers
-	NewRoute   string
-	EditAll    string
-	Unfinished bool   // the last save did not reach every shard
-	Sync       string // address that completes the save
+	Page     Page
+	Version  string
+	Plans    []PlanRow
+	Routes   []RouteRow
+	Limits   []string // of all callers
+	Everyone []Fact   // what else applies to all callers
+	Audit    string
+	Export   string // address of the policy file
+	Import   string // address of the form that imports a policy file; empty for viewers
+	NewPlan  string // addresses of forms; empty for viewers
+	NewRoute string
+	EditAll  string
 }
 
 // PlanRow is a plan. Addresses of actions are empty for viewers.

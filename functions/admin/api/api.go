@@ -24,7 +24,6 @@ import (
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/crossing"
 	"tidegate/internal/enforce"
-	"tidegate/internal/journal"
 	"tidegate/internal/proxies"
 	"tidegate/internal/records"
 )
@@ -42,8 +41,7 @@ type Services struct {
 	Records   *records.Reader
 	Crossings *crossing.Store
 	Tokens    *token.Store
-	Journal   *journal.Journal // nil without a journal
-	Owners    *app.Owners      // nil if owners of keys may not view them
+	Owners    *app.Owners // nil if owners of keys may not view them
 	Log       *slog.Logger
 	Proxies   proxies.Trusted
 }
@@ -67,17 +65,17 @@ func configOf(base string) huma.Config {
 	config.Info.Description = description
 	config.Servers = []*huma.Server{{URL: base + "/"}}
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
-		"token": {
+		"machineToken": { // no schema may have such a name: generators make one type of both
 			Type: "http", Scheme: "bearer",
 			Description: "A machine token, tga_…, with scope read, write (which includes the others) or " +
 				"settle. An editor creates it on the settings page.",
 		},
-		"key": {
+		"apiKey": {
 			Type: "apiKey", In: "header", Name: keyHeader,
 			Description: "An API key of the protected APIs, also as a bearer token. It opens the owner's " +
 				"view of that key and nothing else.",
 		},
-		"session": {
+		"browserSession": {
 			Type: "apiKey", In: "cookie", Name: "__Host-tidegate",
 			Description: "A browser's session. Every request but GET must come from the dashboard's own " +
 				"pages.",
@@ -86,11 +84,12 @@ func configOf(base string) huma.Config {
 	return config
 }
 
-const description = `Keys, policies, usage and audit log of a Tidegate deployment. Times are RFC 3339, windows such as 10s, 1h or 30d.
+const description = `Keys, policies, usage and audit of a Tidegate deployment. Times are RFC 3339, windows such as 10s, 1h or 30d.
 Errors are RFC 9457 problems. Lists have pages: repeat the request with after set to next
 until next is absent.
 An ETag is a version; send it in If-Match with a change. An edit needs it; a revocation,
-ban, reset or deletion obeys it.`
+ban, reset or deletion obeys it. A change that is not in force or not stored yet gets 202,
+and the header Tidegate-Note says what there is to know.`
 
 // register adds every operation.
 func (a *api) register() {
@@ -100,7 +99,6 @@ func (a *api) register() {
 	a.registerPolicy()
 	a.registerPolicyFile()
 	a.registerAudit()
-	a.registerJournal()
 	a.registerUsage()
 	a.registerExplain()
 	a.registerDenials()
@@ -117,7 +115,7 @@ func security(r auth.Role) []map[string][]string {
 	var scope token.Scope
 	switch r {
 	case auth.Owner:
-		return []map[string][]string{{"key": {}}}
+		return []map[string][]string{{"apiKey": {}}}
 	case auth.Editor:
 		scope = token.Write
 	case auth.Settler:
@@ -125,7 +123,7 @@ func security(r auth.Role) []map[string][]string {
 	default:
 		scope = token.Read
 	}
-	return []map[string][]string{{"token": {string(scope)}}, {"session": {}}}
+	return []map[string][]string{{"machineToken": {string(scope)}}, {"browserSession": {}}}
 }
 
 // Me is the authenticated caller.

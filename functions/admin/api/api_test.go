@@ -40,15 +40,15 @@ func TestDocument(t *testing.T) {
 		for method, o := range methods {
 			pattern := strings.ToUpper(method) + " " + path
 			documented, ids = append(documented, pattern), append(ids, o.OperationID)
-			if pattern == "GET "+Prefix+OwnerPath && len(o.Security) == 1 && o.Security[0]["key"] != nil {
+			if pattern == "GET "+Prefix+OwnerPath && len(o.Security) == 1 && o.Security[0]["apiKey"] != nil {
 				continue // only a key can get it: package server tests it
 			}
 			if o.Summary == "" || len(o.Tags) != 1 || len(o.Security) != 2 ||
-				len(o.Security[0]["token"]) != 1 {
+				len(o.Security[0]["machineToken"]) != 1 {
 				t.Errorf("%s: got %+v, want a summary, a tag and two ways to authenticate", pattern, o)
 				continue
 			}
-			scopes[pattern] = o.Security[0]["token"][0]
+			scopes[pattern] = o.Security[0]["machineToken"][0]
 			if _, problem := o.Responses["default"].Content["application/problem+json"]; !problem {
 				t.Errorf("%s: errors have the types %v, want application/problem+json", pattern,
 					o.Responses["default"].Content)

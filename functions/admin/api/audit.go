@@ -2,67 +2,68 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
+	"strconv"
 	"time"
 
 	"tidegate/functions/admin/api/rest"
 	"tidegate/functions/admin/api/schema"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
-	"tidegate/internal/audit"
+	"tidegate/internal/changes"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 )
 
-// Entry is one change in the audit log.
+// Entry is a change of the log.
 type Entry struct {
+	Number   uint64       `json:"number" doc:"From 1, without gaps"`
 	ID       string       `json:"id"`
 	Time     time.Time    `json:"time"`
 	By       schema.Actor `json:"by"`
 	Action   string       `json:"action" example:"key.create"`
-	Subject  string       `json:"subject" doc:"Id of a key or a token, or policy, or login"`
-	Name     string       `json:"name,omitempty"`
 	Reason   string       `json:"reason,omitempty"`
-	Job      string       `json:"job,omitempty" doc:"Id of the bulk job that made the change"`
-	Version  int64        `json:"version" doc:"Version of the subject after the change"`
-	Before   any          `json:"before,omitempty" doc:"Subject before the change; absent if it was created"`
-	After    any          `json:"after,omitempty" doc:"Subject after the change; absent if it was deleted"`
-	Previous string       `json:"previous" doc:"Hash of the previous entry in the chain"`
-	Hash     string       `json:"hash"`
+	Items    int          `json:"items" doc:"Number of records that it changes"`
+	Subjects []Subject    `json:"subjects" doc:"The records; in a list the first 10"`
+	Void     uint64       `json:"void,omitempty" doc:"Number of the change that this one declares nothing"`
 }
 
-// Cut is an audit chain whose newest entries or head were removed or altered.
-type Cut struct {
-	Chain   int    `json:"chain" doc:"Number of the chain, 0 to 255"`
-	Last    string `json:"last,omitempty" doc:"Id of the newest entry; absent if there is none"`
-	Missing int64  `json:"missing" doc:"Number of missing entries after last; 0 if unknown"`
+// Subject is a record that a change changes.
+type Subject struct {
+	Record string `json:"record" doc:"Id of a key or a group, token:ID, or policy"`
+	Name   string `json:"name,omitempty"`
+	Before any    `json:"before,omitempty" doc:"Record before the change; absent if it was created, and in a list without subject"`
+	After  any    `json:"after,omitempty" doc:"Record after the change; absent if it was deleted, and in a list without subject"`
 }
 
-func entryOf(e audit.Entry) Entry {
-	return Entry{
-		e.ID, e.Time, schema.Actor(e.By), e.Action, e.Subject, e.Name, e.Reason, e.Job, e.Version,
-		rawOrNil(e.Before), rawOrNil(e.After), e.Previous, e.Hash,
+func entryOf(e registry.AuditEntry) Entry {
+	if e.By.Kind == "" { // the log's begin
+		e.By.Kind = "system"
 	}
-}
-
-func rawOrNil(text json.RawMessage) any {
-	if len(text) == 0 {
-		return nil
+	out := Entry{e.Number, e.ID, e.Time, schema.Actor(e.By), e.Action, e.Reason, e.Items, []Subject{}, e.Void}
+	for _, s := range e.Subjects {
+		subject := Subject{Record: s.Record, Name: s.Name}
+		if len(s.Before) > 0 {
+			subject.Before = s.Before
+		}
+		if len(s.After) > 0 {
+			subject.After = s.After
+		}
+		out.Subjects = append(out.Subjects, subject)
 	}
-	return text
+	return out
 }
 
 type (
 	auditInput struct {
-		Subject string `query:"subject" maxLength:"64" doc:"Only entries of this key, token or policy"`
+		Subject string `query:"subject" maxLength:"80" doc:"Only changes of this record: a key, policy, or token:ID"`
 		Action  string `query:"action" maxLength:"40" doc:"Only actions with this prefix" example:"key."`
 		By      string `query:"by" maxLength:"400" doc:"Only changes by the actor with this name"`
-		Name    string `query:"name" maxLength:"100" doc:"Only keys that had this name at the time; case is ignored"`
-		Job     string `query:"job" maxLength:"64" doc:"Only changes of this bulk job"`
+		Name    string `query:"name" maxLength:"100" doc:"Only records that had this name at the time; case is ignored"`
 
-		From time.Time `query:"from" doc:"Only entries at or after this time"`
-		To   time.Time `query:"to" doc:"Only entries before this time"`
+		From time.Time `query:"from" doc:"Only changes at or after this time"`
+		To   time.Time `query:"to" doc:"Only changes before this time"`
 		rest.Paging
 	}
 	auditOutput struct {
@@ -71,154 +72,151 @@ type (
 			Next  string  `json:"next,omitempty" doc:"Value of after for the next page; absent on the last page. Other pages can be short too"`
 		}
 	}
-	// EntryPath is the path parameter of an entry.
+	// EntryPath is the path parameter of a change.
 	EntryPath struct {
-		Entry string `path:"entry" doc:"Id of the entry" maxLength:"100"`
+		Number uint64 `path:"number" doc:"Number of the change"`
 	}
-	verifyOutput struct {
-		Body struct {
-			Entries int64    `json:"entries" doc:"Number of entries checked"`
-			Good    bool     `json:"good" doc:"All entries are present, unaltered and in order"`
-			Broken  []string `json:"broken" doc:"Ids of entries that were altered, or that follow an altered or removed one; at most 100"`
-			Cuts    []Cut    `json:"cuts" doc:"Chains whose newest entries or head were removed or altered"`
-			Unread  []int    `json:"unread" doc:"Chains that were not checked because the journal did not return their oldest entries"`
-		}
-	}
-	revertInput struct {
+	undoInput struct {
 		EntryPath
-		rest.IfMatch
 		rest.AcceptQuery
 		rest.RequiredReason
-	}
-	revertOutput struct {
-		ETag string `header:"ETag"`
-		Body struct {
-			Subject string `json:"subject"`
-			Version int64  `json:"version" doc:"Version of the subject after the change"`
-		}
 	}
 )
 
 func (a *api) registerAudit() {
 	group := a.Group("audit")
 	rest.Register(group, rest.Operation{
-		Pattern: "GET /audit", ID: "list-audit", Role: auth.Viewer, Summary: "List all changes, newest first",
+		Pattern: "GET /audit", ID: "list-audit", Role: auth.Viewer, Deadline: auth.Slow,
+		Summary: "List all changes, newest first",
 	}, a.listAudit)
 	rest.Register(group, rest.Operation{
-		Pattern: "GET /audit/verify", ID: "verify-audit", Role: auth.Viewer,
-		Deadline: auth.Long, Summary: "Verify the hash of every entry and the end of every chain",
-	}, a.verifyAudit)
-	rest.Register(group, rest.Operation{
-		Pattern: "GET /audit/{entry}", ID: "get-audit-entry", Role: auth.Viewer, Summary: "Get an entry",
+		Pattern: "GET /audit/{number}", ID: "get-change", Role: auth.Viewer, Summary: "Get a change",
 	}, a.getEntry)
 	rest.Register(group, rest.Operation{
-		Pattern: "POST /audit/{entry}/revert", ID: "revert-change", Role: auth.Editor,
-		Deadline: auth.Slow, Summary: "Restore the state before an entry",
-		Details: "Makes a new change, which also undoes later changes of the same key or of the policies. " +
-			"Needs If-Match with the subject's version.",
-	}, a.revert)
+		Pattern: "POST /audit/{number}/undo", ID: "undo-change", Role: auth.Editor,
+		Status:   http.StatusNoContent,
+		Deadline: auth.Slow, Summary: "Undo a change",
+		Details: "Takes back what the change did, with a new change. What was changed since stays, and " +
+			"what was revoked stays revoked.",
+	}, a.undo)
+	rest.Register(group, rest.Operation{
+		Pattern: "GET /log", ID: "get-log", Role: auth.Viewer, Summary: "Get the state of the log of changes",
+	}, a.getLog)
 }
 
-// maxStates bounds the states in a page of entries, in bytes. A Lambda function can answer
+// maxStates bounds the states in a page of changes, in bytes. A Lambda function can answer
 // 4.5 MB without compression.
 const maxStates = 3 << 20
 
+// bounded returns the first entries of a page, whose states have up to maxStates bytes.
+func bounded(page registry.AuditPage) registry.AuditPage {
+	size := 0
+	for i, e := range page.Entries {
+		for _, s := range e.Subjects {
+			size += len(s.Before) + len(s.After)
+		}
+		if i > 0 && size > maxStates {
+			return registry.AuditPage{Entries: page.Entries[:i], Next: page.Entries[i-1].Number}
+		}
+	}
+	return page
+}
+
 func (a *api) listAudit(ctx context.Context, in *auditInput) (*auditOutput, error) {
-	q := audit.Query{Subject: in.Subject, Named: in.Name, Action: in.Action, By: in.By, Job: in.Job,
-		Since: in.From, After: in.After, Count: in.Count, MaxBytes: maxStates, Older: true}
+	q := registry.AuditQuery{Subject: in.Subject, Named: in.Name, Action: in.Action, By: in.By,
+		Since: in.From, Until: in.To, Count: in.Count}
 	if !in.To.IsZero() && in.To.Before(in.From) {
 		return nil, rest.Invalid("query.to", "is before from")
 	}
-	if q.After == "" && !in.To.IsZero() {
-		q.After = audit.Before(in.To)
+	if in.After != "" {
+		var err error
+		if q.Before, err = strconv.ParseUint(in.After, 10, 64); err != nil || q.Before == 0 {
+			return nil, rest.Invalid("query.after", "must be the value of next from the previous page")
+		}
 	}
-	page, err := a.Keys.Audit().List(ctx, q)
+	page, err := a.Keys.Audit(ctx, q)
 	if err != nil {
 		return nil, err
 	}
+	page = bounded(page)
 	out := &auditOutput{}
-	out.Body.Items, out.Body.Next = make([]Entry, len(page.Entries)), page.Next
+	out.Body.Items = make([]Entry, len(page.Entries))
 	for i, e := range page.Entries {
 		out.Body.Items[i] = entryOf(e)
 	}
-	return out, nil
-}
-
-func (a *api) verifyAudit(ctx context.Context, _ *rest.None) (*verifyOutput, error) {
-	v, err := a.Keys.Audit().Verify(ctx)
-	if err != nil {
-		return nil, err
-	}
-	out := &verifyOutput{}
-	out.Body.Entries, out.Body.Good = v.Entries, v.Good()
-	out.Body.Broken, out.Body.Cuts, out.Body.Unread = append([]string{}, v.Broken...), []Cut{}, []int{}
-	for _, b := range v.Unread {
-		out.Body.Unread = append(out.Body.Unread, int(b))
-	}
-	for _, c := range v.Cut {
-		out.Body.Cuts = append(out.Body.Cuts, Cut{int(c.Bucket), c.Last, c.Missing})
+	if page.Next > 0 {
+		out.Body.Next = strconv.FormatUint(page.Next, 10)
 	}
 	return out, nil
 }
 
-func (a *api) entry(ctx context.Context, id string) (audit.Entry, error) {
-	e, found, err := a.Keys.Audit().Get(ctx, id)
-	if errors.Is(err, audit.ErrPosition) || err == nil && !found {
-		return e, rest.NewProblem(http.StatusNotFound, "No such audit entry.")
+// entry returns a change, or a problem with status 404.
+func (a *api) entry(ctx context.Context, in EntryPath) (registry.AuditEntry, error) {
+	e, err := a.Keys.AuditEntry(ctx, in.Number)
+	if errors.Is(err, policy.ErrNotFound) {
+		return e, rest.NewProblem(http.StatusNotFound, "No such change.")
 	}
 	return e, err
 }
 
 func (a *api) getEntry(ctx context.Context, in *EntryPath) (*rest.Body[Entry], error) {
-	e, err := a.entry(ctx, in.Entry)
+	e, err := a.entry(ctx, *in)
 	if err != nil {
 		return nil, err
 	}
 	return rest.Answer(entryOf(e)), nil
 }
 
-func (a *api) revert(ctx context.Context, in *revertInput) (*revertOutput, error) {
-	if err := in.Missing(); err != nil {
-		return nil, err
-	}
-	e, err := a.entry(ctx, in.Entry)
+func (a *api) undo(ctx context.Context, in *undoInput) (*rest.None, error) {
+	e, err := a.entry(ctx, in.EntryPath)
 	if err != nil {
 		return nil, err
 	}
-	r, err := app.ReversalOf(ctx, a.Keys, e)
+	err = a.Keys.Undo(ctx, e, in.Accepts, app.NewEdit(ctx, in.Body.Reason))
 	if reason, ok := errors.AsType[app.IrreversibleError](err); ok {
-		return nil, rest.NewProblem(http.StatusConflict, "Cannot revert this change. "+string(reason))
+		return nil, rest.NewProblem(http.StatusConflict, "Cannot undo this change. "+string(reason))
 	}
-	if err != nil {
-		return nil, err
+	if errors.Is(err, registry.ErrNoUndo) || errors.Is(err, policy.ErrConflict) {
+		return nil, rest.NewProblem(http.StatusConflict, "Cannot undo this change. It was changed since.")
 	}
-	version, err := in.Version(r.Version)
-	if err != nil {
-		return nil, err
-	}
-	saved, err := r.Apply(ctx, version, app.NewEdit(ctx, in.Body.Reason), in.Accepts)
-	if err != nil {
-		return nil, revertProblem(err, saved, version)
-	}
-	out := &revertOutput{ETag: rest.ETag(saved)}
-	out.Body.Subject, out.Body.Version = e.Subject, saved
-	return out, nil
-}
-
-// revertProblem maps an error of Reversal.Apply. current is the subject's version, and
-// version the one that the caller sent.
-func revertProblem(err error, current, version int64) error {
-	var invalid *policy.InvalidError
-	switch {
-	case errors.Is(err, policy.ErrConflict):
-		return rest.Stale(current, &version)
-	case errors.As(err, &invalid):
+	if invalid, ok := errors.AsType[*policy.InvalidError](err); ok {
 		p := rest.NewProblem(http.StatusConflict,
-			"Cannot revert this change. The earlier state is no longer valid: see errors.")
+			"Cannot undo this change. The earlier state is no longer valid: see errors.")
 		for _, f := range invalid.Fields {
 			p.Errors = append(p.Errors, rest.Detail{Location: f.Field, Message: rest.Clip(f.Message)})
 		}
-		return p
+		return nil, p
 	}
-	return err
+	return nil, err
+}
+
+// Log is the state of the log of changes and of its view in Valkey.
+type Log struct {
+	Newest  uint64 `json:"newest" doc:"Number of the newest change"`
+	Lowest  uint64 `json:"lowest" doc:"Last change that every part of Valkey has; 0 if one is lost"`
+	Behind  int    `json:"behind" doc:"Number of parts of Valkey, of 256, that lack changes"`
+	Away    int    `json:"away" doc:"Number of parts of Valkey that do not answer"`
+	Marks   int    `json:"marks" doc:"Revocations and bans that act but are not stored yet"`
+	Damaged uint64 `json:"damaged,omitempty" doc:"Number of a change that is missing or damaged"`
+	Problem string `json:"problem,omitempty" enum:"store,ahead,damaged,stray" doc:"Why edits are refused: the store of the log is unavailable, Valkey holds changes that the log lacks, a change is damaged, or an object is not a change"`
+	Object  string `json:"object,omitempty" doc:"Name of the object in the store that is not a change"`
+}
+
+func (a *api) getLog(ctx context.Context, _ *rest.None) (*rest.Body[Log], error) {
+	s := a.Keys.LogStatus(ctx)
+	out := Log{Newest: s.Newest, Lowest: s.Lowest, Behind: s.Behind, Away: s.Away, Marks: s.Marks,
+		Damaged: s.Damaged}
+	var stray *changes.StrayError
+	switch {
+	case s.Problem == nil:
+	case errors.As(s.Problem, &stray):
+		out.Problem, out.Object = "stray", stray.Name
+	case errors.Is(s.Problem, changes.ErrAhead):
+		out.Problem = "ahead"
+	case s.Damaged > 0:
+		out.Problem = "damaged"
+	default:
+		out.Problem = "store"
+	}
+	return rest.Answer(out), nil
 }

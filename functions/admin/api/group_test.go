@@ -4,15 +4,15 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"tidegate/functions/admin/app"
 	"time"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/cause"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
 	"tidegate/internal/records"
+	"tidegate/internal/registry"
 	"tidegate/internal/route"
 	"tidegate/internal/testing/storetest"
 )
@@ -45,7 +45,7 @@ func TestGroups(t *testing.T) {
 	call := enforce.Call{Kind: policy.APIKey, Subject: id, Secret: parsed,
 		Route: route.Call{Method: "GET", Path: "/"}}
 	for range 3 {
-		if c, err := check.Check(t.Context(), call, nil); err != nil || !c.Allowed {
+		if c, err := check.Check(t.Context(), call); err != nil || !c.Allowed {
 			t.Fatalf("got %+v, %v, want an allowed call", c, err)
 		}
 	}
@@ -55,16 +55,17 @@ func TestGroups(t *testing.T) {
 	s.get("/groups/acme").wants(http.StatusOK, `"used":0`)
 	s.get("/keys/"+id).wants(http.StatusOK, `"used":3`)
 	if e, found := s.newest(policy.GroupID("acme")); !found || e.Action != "group.reset" ||
-		e.Name != "acme" ||
+		e.Subjects[0].Name != "acme" ||
 		e.Reason != "new month" {
 		t.Errorf("the newest audit entry is %+v, want the reset", e)
 	}
 	s.post("/groups/nobody/reset", nil).wants(http.StatusNotFound)
 	s.post("/bulk", map[string]any{"do": "reset", "filter": map[string]any{"group": "acme"}, "reason": "x",
 		"confirm": 2}).wants(http.StatusOK, `"done":2`)
-	s.do(http.MethodPatch, "/keys/"+id, map[string]any{"name": "still"}, header{"If-Match": `"2"`}).
-		wants(http.StatusOK, `"group":"acme"`)
-	s.do(http.MethodPatch, "/keys/"+id, map[string]any{"group": ""}, header{"If-Match": `"3"`}).
+	reset := s.get("/keys/" + id).header.Get("ETag")
+	named := s.do(http.MethodPatch, "/keys/"+id, map[string]any{"name": "still"}, header{"If-Match": reset}).
+		wants(http.StatusOK, `"group":"acme"`).header.Get("ETag")
+	s.do(http.MethodPatch, "/keys/"+id, map[string]any{"group": ""}, header{"If-Match": named}).
 		wants(http.StatusOK)
 	s.get("/groups/acme").wants(http.StatusOK, `"keys":1`)
 }
@@ -85,7 +86,7 @@ func TestGroupOverride(t *testing.T) {
 	override("acme", 5, "").wants(http.StatusUnprocessableEntity, "body.reason")
 	override("acme", 5, "a launch").wants(http.StatusOK, `"override":{"limits":[{"requests":5`)
 	s.get("/explain?key="+id).wants(http.StatusOK, `"override":"group"`, `"source":"group"`, `"requests":5`)
-	if e, found := s.newest(policyset.SetID); !found || e.Action != audit.GroupOverride || e.Name != "acme" ||
+	if e, found := s.newest(app.PolicyRecord); !found || e.Action != registry.GroupOverride ||
 		e.Reason != "a launch" {
 		t.Errorf("the newest audit entry is %+v, want the override", e)
 	}

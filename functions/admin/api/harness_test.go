@@ -19,7 +19,6 @@ import (
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/token"
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/crossing"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
@@ -35,7 +34,7 @@ import (
 
 var (
 	testPepper = apikey.Pepper(strings.Repeat("pepper!!", 4))
-	byTest     = registry.Edit{By: audit.Actor{Kind: "system", Name: "test"}}
+	byTest     = registry.Edit{By: registry.Actor{Kind: "system", Name: "test"}}
 	ada        = auth.Actor{ID: "password:ada", Name: "ada", Kind: auth.User, Role: auth.Editor}
 	machine    = auth.Actor{ID: "token:x", Name: "ci", Kind: auth.Token, Role: auth.Editor}
 )
@@ -82,10 +81,10 @@ func newServiceOn(t testing.TB, url string) *service {
 	t.Helper()
 	client := storetest.Connect(t, valkeytest.As(t, url, "admin", acl.Rules(acl.Admin())))
 	s := &service{
-		t: t, url: url, client: client, keys: registry.NewStore(client, testPepper),
-		tokens: token.NewStore(client, testPepper), log: &bytes.Buffer{},
+		t: t, url: url, client: client, keys: registrytest.New(t, client, testPepper), log: &bytes.Buffer{},
 		actor: ada, secrets: map[string]apikey.Secret{},
 	}
+	s.tokens = token.NewStore(s.keys, client, testPepper)
 	s.serve(s.keys)
 	s.readDocument()
 	s.savePlans(policy.Plan{Name: "free", Limits: limitsOf("10 per 10 minutes")})
@@ -156,7 +155,7 @@ func (s *service) call(id, path string) enforce.Result {
 	s.t.Helper()
 	result, err := s.checker().Check(s.t.Context(), enforce.Call{
 		Kind: policy.APIKey, Subject: id, Secret: s.secrets[id],
-		Route: route.Call{Method: "POST", Path: path}}, nil)
+		Route: route.Call{Method: "POST", Path: path}})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -291,15 +290,15 @@ func (r reply) stringAt(path ...any) string {
 	return text
 }
 
-// newest returns the newest audit entry of a subject, and false without one.
-func (s *service) newest(subject string) (audit.Entry, bool) {
+// newest returns the newest change of a subject, and false without one.
+func (s *service) newest(subject string) (registry.AuditEntry, bool) {
 	s.t.Helper()
-	page, err := s.keys.Audit().List(s.t.Context(), audit.Query{Subject: subject, Count: 1})
+	page, err := s.keys.Audit(s.t.Context(), registry.AuditQuery{Subject: subject, Count: 1})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	if len(page.Entries) == 0 {
-		return audit.Entry{}, false
+		return registry.AuditEntry{}, false
 	}
 	return page.Entries[0], true
 }

@@ -36,7 +36,7 @@ func setOf(p policydoc.Policy, current *policy.Set) (policy.Set, error) {
 type (
 	// SaveQuery is how a change of the policies is made.
 	SaveQuery struct {
-		DryRun bool `query:"dry_run" doc:"Returns the changes and the warnings without saving"`
+		DryRun bool `query:"dry_run" doc:"Returns the changes without saving, with the status of the save: 409 for warnings without accept=true"`
 		rest.AcceptQuery
 	}
 	policyInput struct {
@@ -58,7 +58,7 @@ type Changes struct {
 	Version   int64                `json:"version" doc:"Current version"`
 	Changes   []policydoc.Change   `json:"changes" doc:"One entry for each changed field"`
 	NewCounts []policydoc.NewCount `json:"newCounts" doc:"Limits of the edit that count from zero: their who, unit, on or except is new, or the window or algorithm of one that is not exact"`
-	Warnings  []string             `json:"warnings" doc:"What the changes may break; a save needs accept=true then"`
+	Warnings  []string             `json:"warnings" doc:"What the changes may break, as accept=true confirms"`
 	Text      string               `json:"text" doc:"The changes as text" example:"plan free: limits: 10 per 10 seconds → 20 per 10 seconds\n"`
 }
 
@@ -81,21 +81,17 @@ func (a *api) registerPolicy() {
 			"that is missing from the body is removed. Takes effect on the next check.",
 	}, a.putPolicy)
 	rest.Register(group, rest.Operation{
-		Pattern: "POST /policy/sync", ID: "sync-policy", Role: auth.Editor, Status: http.StatusNoContent,
-		Deadline: auth.Slow, Summary: "Finish a save that was interrupted",
-	}, func(ctx context.Context, _ *rest.None) (*rest.None, error) { return nil, a.Keys.SyncPolicy(ctx) })
-	rest.Register(group, rest.Operation{
 		Pattern: "GET /plans", ID: "list-plans", Role: auth.Viewer,
 		Summary: "List plans and their numbers of keys",
 	}, a.listPlans)
 }
 
-func (a *api) getPolicy(ctx context.Context, _ *rest.None) (*rest.VersionedBody[policydoc.Policy], error) {
+func (a *api) getPolicy(ctx context.Context, in *rest.IfNoneMatch) (*rest.Cached[policydoc.Policy], error) {
 	set, err := a.Keys.Set(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return rest.Versioned(set.Version, policydoc.PolicyOf(set)), nil
+	return rest.CachedAs(*in, set.Version, policydoc.PolicyOf(set)), nil
 }
 
 func (a *api) listPlans(ctx context.Context, _ *rest.None) (*plansOutput, error) {
@@ -148,13 +144,13 @@ func (s saveOptions) missing() error {
 		return err
 	}
 	if strings.TrimSpace(s.reason) == "" {
-		return rest.Invalid("query.reason", "is required for the audit log: 1 to 200 characters")
+		return rest.Invalid("query.reason", "is required for the audit: 1 to 200 characters")
 	}
 	return nil
 }
 
-// save replaces the policies by next, or only returns the changes in a dry run. If
-// nothing differs, it succeeds whatever the version, so that a save can be repeated.
+// save replaces the policies by next, or only returns the changes in a dry run, which fails
+// as the save would. If nothing differs, it succeeds whatever the version, so that a save can be repeated.
 func (a *api) save(ctx context.Context, current *policy.Set, next policy.Set,
 	s saveOptions) (*rest.VersionedBody[Changes], error) {
 	out := rest.Versioned(current.Version,
@@ -174,8 +170,13 @@ func (a *api) save(ctx context.Context, current *policy.Set, next policy.Set,
 		return nil, err
 	}
 	warnings, err := a.Keys.JudgePolicy(ctx, current, next)
-	if out.Body.Warnings = append(out.Body.Warnings, warnings...); err != nil || s.DryRun {
-		return out, err
+	switch out.Body.Warnings = append(out.Body.Warnings, warnings...); {
+	case err != nil:
+		return nil, err
+	case s.DryRun && len(warnings) > 0 && !s.Accept:
+		return nil, &app.UnconfirmedError{Warnings: warnings}
+	case s.DryRun:
+		return out, nil
 	}
 	saved, err := a.Keys.SavePolicy(ctx, next, version, app.NewEdit(ctx, s.reason), s.Accepts)
 	if errors.Is(err, policy.ErrConflict) && saved != nil {
@@ -188,20 +189,13 @@ func (a *api) save(ctx context.Context, current *policy.Set, next policy.Set,
 	return out, nil
 }
 
-type (
-	fileInput struct {
-		rest.IfMatch
-		SaveQuery
-		rest.ReasonQuery
-		ContentType string `header:"Content-Type" hidden:"true"`
-		RawBody     []byte `contentType:"application/yaml"`
-	}
-	fileOutput struct {
-		ContentType string `header:"Content-Type"`
-		ETag        string `header:"ETag"`
-		Body        []byte
-	}
-)
+type fileInput struct {
+	rest.IfMatch
+	SaveQuery
+	rest.ReasonQuery
+	ContentType string `header:"Content-Type" hidden:"true"`
+	RawBody     []byte `contentType:"application/yaml"`
+}
 
 func (a *api) registerPolicyFile() {
 	group := a.Group("policy")
@@ -219,7 +213,7 @@ func (a *api) registerPolicyFile() {
 	}, a.importPolicy)
 }
 
-func (a *api) exportPolicy(ctx context.Context, _ *rest.None) (*fileOutput, error) {
+func (a *api) exportPolicy(ctx context.Context, in *rest.IfNoneMatch) (*rest.Cached[[]byte], error) {
 	set, err := a.Keys.Set(ctx)
 	if err != nil {
 		return nil, err
@@ -228,7 +222,9 @@ func (a *api) exportPolicy(ctx context.Context, _ *rest.None) (*fileOutput, erro
 	if err != nil {
 		return nil, err
 	}
-	return &fileOutput{"application/yaml", rest.ETag(set.Version), text}, nil
+	out := rest.CachedAs(*in, set.Version, text)
+	out.ContentType = "application/yaml"
+	return out, nil
 }
 
 func (a *api) importPolicy(ctx context.Context, in *fileInput) (*rest.VersionedBody[Changes], error) {

@@ -7,10 +7,10 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"tidegate/functions/admin/app"
 
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
 	"tidegate/internal/route"
 )
 
@@ -106,17 +106,17 @@ func TestPutPolicy(t *testing.T) {
 		return s.do(http.MethodPut, "/policy"+query, body, headers)
 	}
 	put("?reason=x", nil).wants(http.StatusPreconditionRequired)
-	put("", header{"If-Match": `"1"`}).wants(http.StatusUnprocessableEntity, "query.reason")
-	put("?reason=x", header{"If-Match": `"7"`}).wants(http.StatusPreconditionFailed, `"currentVersion":1`,
+	put("", header{"If-Match": `"2"`}).wants(http.StatusUnprocessableEntity, "query.reason")
+	put("?reason=x", header{"If-Match": `"7"`}).wants(http.StatusPreconditionFailed, `"currentVersion":2`,
 		`"givenVersion":7`)
-	put("?reason=x", header{"If-Match": `W/"1"`}).wants(http.StatusPreconditionFailed, `"currentVersion":1`)
+	put("?reason=x", header{"If-Match": `W/"2"`}).wants(http.StatusPreconditionFailed, `"currentVersion":2`)
 	put("?reason=x", header{"If-Match": `1`}).wants(http.StatusPreconditionFailed)
-	put("?dryrun=true&reason=x", header{"If-Match": `"1"`}).wants(http.StatusUnprocessableEntity,
+	put("?dryrun=true&reason=x", header{"If-Match": `"2"`}).wants(http.StatusUnprocessableEntity,
 		"query.dryrun")
 	changes :=
 		`"changes":[{"of":"plan free","field":"limits","before":"10 per 10 minutes","after":"20 per 10 minutes"},` +
 			`{"of":"plan new","before":"","after":"1 per day; closed: calls are denied"}]`
-	put("?dry_run=true", nil).wants(http.StatusOK, `"applied":false`, `"version":1`, changes,
+	put("?dry_run=true", nil).wants(http.StatusOK, `"applied":false`, `"version":2`, changes,
 		`plan free: limits: 10 per 10 minutes → 20 per 10 minutes\n`)
 	put("?dry_run=true", header{"If-Match": `"7"`}).wants(http.StatusPreconditionFailed)
 	valid, plan := body, func(name string, requests int) any { // two plans of one number
@@ -130,17 +130,16 @@ func TestPutPolicy(t *testing.T) {
 	if s.set() != before {
 		t.Fatalf("a refused save or a dry run wrote %s", s.set())
 	}
-	saved := put("?reason=more+room", header{"If-Match": `"1"`}).wants(http.StatusOK, `"applied":true`,
-		`"version":2`, changes)
-	if e, _ := s.newest(policyset.SetID); saved.header.Get("ETag") != `"2"` || e.Reason != "more room" ||
+	saved := put("?reason=more+room", header{"If-Match": `"2"`}).wants(http.StatusOK, `"applied":true`,
+		`"version":3`, changes)
+	if e, _ := s.newest(app.PolicyRecord); saved.header.Get("ETag") != `"3"` || e.Reason != "more room" ||
 		e.By.Name != "ada" {
 		t.Errorf("got %v, %+v, want version 2 and an entry with the reason", saved.header, e)
 	}
 	s.create("user of free")
 	body["plans"] = body["plans"].([]any)[1:]
-	put("?reason=x", header{"If-Match": `"2"`}).wants(http.StatusUnprocessableEntity, `keys use it (1)`)
+	put("?reason=x", header{"If-Match": `"3"`}).wants(http.StatusUnprocessableEntity, `keys use it (1)`)
 	s.get("/plans").wants(http.StatusOK, `"name":"free"`, `"keys":1`)
-	s.post("/policy/sync", nil).wants(http.StatusNoContent)
 }
 
 // Of two concurrent saves based on the same version, one gets 412.
@@ -170,9 +169,9 @@ func TestRenamePlan(t *testing.T) {
 	body := []byte(`{"plans":[{"number":1,"name":"basic","limits":[{"requests":10,"window":"10m"}]}]}`)
 	s.do(http.MethodPut, "/policy?reason=rename", body, header{"If-Match": "*"}).wants(http.StatusOK,
 		`plan basic: name: free → basic`)
-	s.putFile("?reason=rename", "version: 2\nplans:\n  - name: starter\n    was: basic\n    limits: [10 "+
+	s.putFile("?reason=rename", "version: 4\nplans:\n  - name: starter\n    was: basic\n    limits: [10 "+
 		"per 10 minutes]\n", nil).
-		wants(http.StatusOK, `plan starter: name: basic → starter`, `"version":3`)
+		wants(http.StatusOK, `plan starter: name: basic → starter`, `"version":5`)
 	if got, err := s.keys.Get(t.Context(), k.ID); err != nil || got.Plan != "starter" {
 		t.Errorf("got %+v, %v, want plan starter", got, err)
 	}
@@ -182,32 +181,32 @@ func TestRenamePlan(t *testing.T) {
 // returns the same changes.
 func TestImport(t *testing.T) {
 	s := newService(t)
-	file := "version: 1\nplans:\n  - name: free\n    limits:\n      - 20 per 10 minutes\n"
+	file := "version: 2\nplans:\n  - name: free\n    limits:\n      - 20 per 10 minutes\n"
 	change := `plan free: limits: 10 per 10 minutes → 20 per 10 minutes`
 	s.putFile("?dry_run=true", file, nil).wants(http.StatusOK, change, `"applied":false`)
 	s.putFile("", file, nil).wants(http.StatusUnprocessableEntity, "query.reason")
-	s.putFile("?reason=x", strings.TrimPrefix(file, "version: 1\n"),
+	s.putFile("?reason=x", strings.TrimPrefix(file, "version: 2\n"),
 		nil).wants(http.StatusPreconditionRequired)
-	s.putFile("?reason=x", strings.Replace(file, "1", "3", 1), nil).wants(http.StatusPreconditionFailed,
-		`"givenVersion":3`, `"currentVersion":1`)
-	s.putFile("?reason=x", file, header{"If-Match": `"2"`}).wants(http.StatusPreconditionFailed)
-	if set, err := s.keys.Set(t.Context()); err != nil || set.Version != 1 {
+	s.putFile("?reason=x", strings.Replace(file, "2", "9", 1), nil).wants(http.StatusPreconditionFailed,
+		`"givenVersion":9`, `"currentVersion":2`)
+	s.putFile("?reason=x", file, header{"If-Match": `"3"`}).wants(http.StatusPreconditionFailed)
+	if set, err := s.keys.Set(t.Context()); err != nil || set.Version != 2 {
 		t.Fatalf("a refused import or a dry run wrote %+v, %v", set, err)
 	}
-	s.putFile("?reason=x", file, nil).wants(http.StatusOK, change, `"applied":true`, `"version":2`)
-	s.putFile("?reason=x", file, nil).wants(http.StatusOK, `"applied":false`, `"version":2`) // sent again
+	s.putFile("?reason=x", file, nil).wants(http.StatusOK, change, `"applied":true`, `"version":3`)
+	s.putFile("?reason=x", file, nil).wants(http.StatusOK, `"applied":false`, `"version":3`) // sent again
 	s.putFile("?reason=x", strings.Replace(file, "20", "30", 1),
-		header{"If-Match": `"2"`}).wants(http.StatusOK, `"version":3`)
+		header{"If-Match": `"3"`}).wants(http.StatusOK, `"version":4`)
 	for name, row := range map[string]struct {
 		text   string
 		status int
 		want   string
 	}{
-		"unknown field": {"version: 3\nplnas: []\n", 422, `"line":2`},
+		"unknown field": {"version: 4\nplnas: []\n", 422, `"line":2`},
 		"alias":         {"a: &a [x]\nb: [*a, *a]\n", 422, "anchor"},
-		"duplicate":     {"version: 3\nversion: 4\n", 422, `"line":2`},
-		"documents":     {"version: 3\n---\nversion: 4\n", 422, "second document"},
-		"invalid limit": {"version: 3\nplans:\n  - name: free\n    limits:\n      - 0 per second\n",
+		"duplicate":     {"version: 4\nversion: 4\n", 422, `"line":2`},
+		"documents":     {"version: 4\n---\nversion: 4\n", 422, "second document"},
+		"invalid limit": {"version: 4\nplans:\n  - name: free\n    limits:\n      - 0 per second\n",
 			422, `"line":5`},
 		"empty": {"", 400, ""},
 		"large": {"# " + strings.Repeat("x", MaxPolicyBody), 413, "too large"},
@@ -298,8 +297,8 @@ func TestRenameRoute(t *testing.T) {
 		header{"If-Match": "*"}).wants(http.StatusUnprocessableEntity, "body.routes[0].id")
 }
 
-// A save is judged alike by JSON, YAML and revert: a dry run names the warnings, and the
-// save needs accept.
+// A save is judged alike by JSON, YAML and revert: with warnings, a dry run and the save need
+// accept.
 func TestWarnings(t *testing.T) {
 	s := newService(t)
 	const warning = "Every call is refused: no address is allowed."
@@ -310,19 +309,22 @@ func TestWarnings(t *testing.T) {
 	}
 	body["deny"] = []string{"0.0.0.0/0", "::/0"}
 	star := header{"If-Match": "*"}
-	s.do(http.MethodPut, "/policy?dry_run=true", body, nil).wants(http.StatusOK, `"warnings":["`+warning)
+	s.do(http.MethodPut, "/policy?dry_run=true", body, nil).wants(http.StatusConflict, warning, "accept=true")
+	s.do(http.MethodPut, "/policy?dry_run=true&accept=true", body, nil).wants(http.StatusOK,
+		`"applied":false`, `"warnings":["`+warning)
 	s.do(http.MethodPut, "/policy?reason=x", body, star).wants(http.StatusConflict, warning, "accept=true")
-	s.putFile("?dry_run=true", yaml, nil).wants(http.StatusOK, warning)
+	s.putFile("?dry_run=true", yaml, nil).wants(http.StatusConflict, warning)
+	s.putFile("?dry_run=true&accept=true", yaml, nil).wants(http.StatusOK, warning)
 	s.putFile("?reason=x", yaml, star).wants(http.StatusConflict, warning)
 	if v := s.set(); strings.Contains(v, "0.0.0.0/0") {
 		t.Fatalf("saved without accept: %s", v)
 	}
 	s.putFile("?reason=x&accept=true", yaml, star).wants(http.StatusOK, `"applied":true`)
 	s.putFile("?reason=x", strings.Replace(yaml, "deny", "exempt", 1), star).wants(http.StatusOK, `"warnings":[]`)
-	undone := s.get("/audit?subject=policy").stringAt("items", 0, "id")
-	revert := map[string]any{"reason": "oops"}
-	s.do(http.MethodPost, "/audit/"+undone+"/revert", revert, star).wants(http.StatusConflict, warning)
-	s.do(http.MethodPost, "/audit/"+undone+"/revert?accept=true", revert, star).wants(http.StatusOK)
+	undone := fmt.Sprint(s.get("/audit?subject=policy").at("items", 0, "number"))
+	undo := map[string]any{"reason": "oops"}
+	s.post("/audit/"+undone+"/undo", undo).wants(http.StatusConflict, warning)
+	s.post("/audit/"+undone+"/undo?accept=true", undo).wants(http.StatusNoContent)
 }
 
 // A dry run refuses what the save refuses.

@@ -2,6 +2,7 @@ package api
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 
 	"tidegate/functions/admin/api/rest"
@@ -9,11 +10,11 @@ import (
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth/token"
 	"tidegate/functions/admin/policydoc"
-	"tidegate/internal/audit"
+	"tidegate/internal/changes"
 	"tidegate/internal/crossing"
-	"tidegate/internal/journal"
 	"tidegate/internal/policy"
 	"tidegate/internal/records"
+	"tidegate/internal/registry"
 )
 
 // problem returns the problem that answers an error. An unknown error is taken for one of
@@ -25,12 +26,17 @@ func (a *api) problem(operation string, err error) error {
 	var wrongToken *token.InvalidError
 	var refused *app.RefusedError
 	var unconfirmed *app.UnconfirmedError
-	var damaged *journal.DamagedError
+	var damaged *changes.DamagedError
+	var stray *changes.StrayError
 	switch {
 	case errors.As(err, &damaged):
 		return rest.NewProblem(http.StatusServiceUnavailable,
-			"The journal has a damaged object: "+damaged.Object+". Nothing was changed. Revocations and "+
-				"bans act. Move the object away, then send the request again.")
+			fmt.Sprintf("Change %d of the log is missing or damaged. Nothing was changed. Revocations and "+
+				"bans act. Bring its object back, or run scripts/restore -void %[1]d.", damaged.Number))
+	case errors.As(err, &stray):
+		return rest.NewProblem(http.StatusServiceUnavailable,
+			"The object "+stray.Name+" in the store of the log is not a change. Nothing was changed. "+
+				"Revocations and bans act. Move it away.")
 	case errors.As(err, &unconfirmed):
 		return unconfirmedProblem(unconfirmed)
 	case errors.As(err, &p):
@@ -46,23 +52,20 @@ func (a *api) problem(operation string, err error) error {
 		return rest.Invalid("query.after", "must be the value of next from the previous page")
 	case errors.Is(err, records.ErrCursor):
 		return rest.Invalid("query.after", "is not a position in this list; start from the first page")
+	case errors.Is(err, registry.ErrReused):
+		return rest.Invalid("header.Idempotency-Key", "was sent with another request before: send a new one")
 	case errors.As(err, &wrongToken):
 		return rest.Invalid("body."+wrongToken.Field, wrongToken.Message)
 	case errors.As(err, &refused):
 		return refusal(refused)
 	}
 	for _, known := range knownErrors {
-		if errors.Is(err, known.err) && !errors.Is(err, policy.ErrUnfinished) {
+		if errors.Is(err, known.err) {
 			return rest.NewProblem(known.status, known.detail)
 		}
 	}
 	a.Log.Error("api: "+operation, "cause", err)
-	detail := "Valkey is unavailable. Try again in a moment."
-	if errors.Is(err, policy.ErrUnfinished) {
-		detail = "Saved, but not on every shard yet: some checks may use the previous version. POST " +
-			Prefix + "/policy/sync finishes the save."
-	}
-	return rest.NewProblem(http.StatusServiceUnavailable, detail)
+	return rest.NewProblem(http.StatusServiceUnavailable, "Valkey is unavailable. Try again in a moment.")
 }
 
 var knownErrors = []struct {
@@ -72,25 +75,25 @@ var knownErrors = []struct {
 }{
 	{crossing.ErrNoTarget, http.StatusConflict, "Nothing sends crossed limits: set CROSSINGS_TARGET."},
 	{policy.ErrNotFound, http.StatusNotFound, "No such key."},
+	{registry.ErrDeleted, http.StatusConflict,
+		"The key that an earlier request with this Idempotency-Key created was deleted. To create another, " +
+			"send a new Idempotency-Key."},
 	{policy.ErrConflict, http.StatusConflict,
 		"Somebody else changed it at the same time. Nothing was saved. Send the request again."},
 	{policy.ErrUnreadable, http.StatusConflict,
 		"This version of Tidegate cannot read the key, which another version wrote. The key can only be " +
 			"deleted."},
-	{audit.ErrJournalUnavailable, http.StatusServiceUnavailable,
-		"The journal is unavailable. Nothing was changed. Send the request again."},
-	{audit.ErrBehind, http.StatusServiceUnavailable,
-		"Valkey lost changes. Nothing was changed. POST " + Prefix +
-			"/journal/restore, then send the request again."},
-	{audit.ErrMayBeLost, http.StatusServiceUnavailable,
-		"The change was made, but Valkey may have lost it. Read it, and send the request again if it is " +
-			"missing."},
-	{audit.ErrUnsafe, http.StatusServiceUnavailable,
-		"The change was made, but is not safe yet: the journal stores it once it answers again."},
-	{audit.ErrOlderUnavailable, http.StatusServiceUnavailable,
-		"The older entries are in the journal, which is unavailable. Send the request again."},
-	{audit.ErrPosition, http.StatusUnprocessableEntity,
-		"This is not a position in the audit log. Start from the newest entry."},
+	{changes.ErrUnknown, http.StatusServiceUnavailable,
+		"It is not known whether the change was saved. If it was, the audit shows it within 15 minutes. " +
+			"Look there before you send the request again."},
+	{changes.ErrAhead, http.StatusServiceUnavailable,
+		"Valkey holds changes that this log lacks. Edits are refused. Bring the log back, or run " +
+			"scripts/restore -take."},
+	{changes.ErrStore, http.StatusServiceUnavailable,
+		"The log of changes is unavailable. Nothing was changed. Revocations and bans of one key act. " +
+			"Send the request again."},
+	{changes.ErrLate, http.StatusServiceUnavailable,
+		"The request took too long. Nothing was changed. Send the request again."},
 	{records.ErrRange, http.StatusUnprocessableEntity,
 		"Steps shorter than an hour are for at most 26 hours, and a response has at most 1,500 steps. " +
 			"Choose another from, to or step."},

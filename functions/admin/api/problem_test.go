@@ -6,16 +6,16 @@ import (
 	"strings"
 	"testing"
 	"tidegate/internal/limits"
+	"tidegate/internal/registry"
 
 	"tidegate/functions/admin/api/rest"
-	"tidegate/internal/audit"
 )
 
 // An invalid request gets a problem with the location and the bound, and changes nothing.
 func TestProblems(t *testing.T) {
 	s := newService(t)
 	k := s.create("acme")
-	_, secret, err := s.keys.Rotate(t.Context(), k.ID, 1, 0, byTest)
+	_, secret, err := s.keys.Rotate(t.Context(), k.ID, k.Version, 0, byTest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,9 +188,9 @@ func TestProblems(t *testing.T) {
 		"policy without body": {"PUT", "/policy?reason=x", ``, match, 400, nil},
 		"large policy": {"PUT", "/policy?reason=x", strings.Repeat(" ", MaxPolicyBody),
 			match, 413, nil},
-		"invalid entry id": {"GET", "/audit/nothing", "", nil, 404, nil},
-		"no such entry":    {"GET", "/audit/1-0-1", "", nil, 404, []string{"No such audit entry"}},
-		"audit position":   {"GET", "/audit?after=x", "", nil, 422, []string{"position"}},
+		"invalid number": {"GET", "/audit/nothing", "", nil, 422, nil},
+		"no such change": {"GET", "/audit/999", "", nil, 404, []string{"No such change"}},
+		"audit position": {"GET", "/audit?after=x", "", nil, 422, []string{"query.after"}},
 		"audit from after to": {"GET", "/audit?from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z", "",
 			nil, 422,
 			[]string{"query.to", "is before from"}},
@@ -229,7 +229,7 @@ func TestProblems(t *testing.T) {
 		})
 	}
 	s.t = t
-	if page, err := s.keys.Audit().List(t.Context(), audit.Query{By: "ada", Count: 5}); err != nil ||
+	if page, err := s.keys.Audit(t.Context(), registry.AuditQuery{By: "ada", Count: 5}); err != nil ||
 		len(page.Entries) > 0 {
 		t.Errorf("an invalid request changed something: %+v, %v", page.Entries, err)
 	}

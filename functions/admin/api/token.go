@@ -66,7 +66,7 @@ func (a *api) registerTokens() {
 		Pattern: "DELETE /tokens/{id}", ID: "revoke-token", Role: auth.Editor, Status: http.StatusNoContent,
 		Summary: "Revoke a machine token, including the one of this request",
 	}, func(ctx context.Context, in *tokenInput) (*rest.None, error) {
-		return nil, a.Tokens.Revoke(ctx, in.ID, app.ActorOf(ctx))
+		return nil, app.Noted(ctx, a.Tokens.Revoke(ctx, in.ID, app.ActorOf(ctx)))
 	})
 }
 
@@ -87,7 +87,7 @@ func (a *api) createToken(ctx context.Context, in *newTokenInput) (*newTokenOutp
 	n := token.New{Name: in.Body.Name, Scope: token.Scope(in.Body.Scope), Expires: in.Body.Expires,
 		By: app.ActorOf(ctx)}
 	t, secret, err := a.Tokens.Create(ctx, n)
-	if err != nil {
+	if err := app.NotedSecret(ctx, err); err != nil {
 		return nil, err
 	}
 	out := &newTokenOutput{Location: Prefix + "/tokens/" + t.ID}

@@ -44,7 +44,7 @@ func TestUsage(t *testing.T) {
 	s.get("/keys?state=blocked").wants(http.StatusOK, busy.ID)
 	s.get("/callers").wants(http.StatusOK, `"id":"`+busy.ID+`"`, `"name":"busy"`)
 	s.get("/callers?after=!").wants(http.StatusUnprocessableEntity, "query.after")
-	got := s.get("/overview?top=1").wants(http.StatusOK, `"keys":2`, `"activeCallers":1`, `"policyVersion":1`)
+	got := s.get("/overview?top=1").wants(http.StatusOK, `"keys":2`, `"activeCallers":1`, `"policyVersion":2`)
 	if got.stringAt("busiest", 0, "name") != "busy" || got.at("busiest", 0, "allowed") != 5.0 ||
 		got.stringAt("mostDenied", 0, "id") != busy.ID {
 		t.Errorf("got %s, want busy as the only caller in busiest and mostDenied", got.text)

@@ -19,9 +19,9 @@ import (
 // crowd makes 60 keys of two plans, of which some have an override, a group or calls on a
 // route with a limit. It returns the registry and, for each key, its fullest share by the
 // survey of its page.
-func crowd(t *testing.T) (j jobs, shares map[string]float64) {
+func crowd(t *testing.T) (j fixture, shares map[string]float64) {
 	t.Helper()
-	j = newJobs(t, 60)
+	j = newFixture(t, 60)
 	j.keys.Save(func(set *policy.Set) {
 		set.Plans[1].Limits = append(set.Plans[1].Limits, sitetest.Limit("40 per hour, each group"))
 		set.Limits = []limits.Limit{sitetest.Limit("8 per hour, on orders, each caller")}
@@ -47,7 +47,7 @@ func crowd(t *testing.T) (j jobs, shares map[string]float64) {
 			if call.Route.Path = "/"; i%5 == 0 && n%2 == 0 {
 				call.Route.Path = "/orders"
 			}
-			checked, err := checker.Check(t.Context(), call, nil)
+			checked, err := checker.Check(t.Context(), call)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,17 +13,18 @@ func SetScanTime(t *testing.T, d time.Duration) {
 	t.Cleanup(func() { scanTime = before })
 }
 
-// SetStepEnds sets stepEnds, and returns a function that restores it.
-func SetStepEnds(d time.Duration) (restore func()) {
-	before := stepEnds
-	stepEnds = d
-	return func() { stepEnds = before }
-}
-
 // SetMaxRead sets maxRead until the end of the test.
 func SetMaxRead(t *testing.T, n int) {
 	t.Helper()
 	before := maxRead
 	maxRead = n
 	t.Cleanup(func() { maxRead = before })
+}
+
+// SetMaxStep sets maxStep until the end of the test.
+func SetMaxStep(t *testing.T, n int64) {
+	t.Helper()
+	before := maxStep
+	maxStep = n
+	t.Cleanup(func() { maxStep = before })
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 )
@@ -34,7 +33,7 @@ const (
 	ExpireSecret = "expire-secret" // ends the grace period of the old secret
 )
 
-// KeyChange is a change of one key. A Job stores it.
+// KeyChange is a change of a key.
 type KeyChange struct {
 	Do         string            `json:"do"`
 	PlanNumber int               `json:"planNumber,omitempty"` // for Plan
@@ -59,58 +58,51 @@ func (c KeyChange) Fits(s policy.Status) bool {
 	return s == policy.Active
 }
 
-// Base is the version of a key that a change is based on.
-type Base struct {
-	Version int64
-	Newer   bool // apply the change to a newer version too
-}
-
-// Tries is how often Change attempts a change while others change the same key.
-const Tries = 5
-
-// Change changes a key and returns its new state; a deleted key has no ID. If another
-// change came first, it returns the key as that change left it, and policy.ErrConflict.
-// If an override has warnings that c does not accept, it returns an *UnconfirmedError.
+// Change changes a version of a key, or registry.AnyVersion, and returns its new state; a
+// deleted key has no ID. If another change came first, it returns the key as that change
+// left it, and policy.ErrConflict. If an override has warnings that c does not accept, it
+// returns an *UnconfirmedError.
 func (r *Registry) Change(
-	ctx context.Context, id string, base Base, c KeyChange, e Edit,
+	ctx context.Context, id string, version int64, c KeyChange, e Edit,
 ) (policy.Key, error) {
 	if err := r.confirmOverride(ctx, c.Override, c.Accepts); err != nil {
 		k, getErr := r.Get(ctx, id)
-		if getErr == nil && !base.Newer && k.Version != base.Version {
+		if getErr == nil && version != registry.AnyVersion && k.Version != version {
 			err = policy.ErrConflict
 		}
 		return k, cmp.Or(getErr, err)
 	}
-	for try := 1; ; try++ {
-		if e.Version = base.Version; base.Newer {
-			e.Version = 0
-		}
-		saved, err := c.save(ctx, r.store, id, base.Version, e)
-		if !errors.Is(err, policy.ErrConflict) {
-			return saved, err
-		}
-		if saved.ID == "" {
-			var getErr error
-			if saved, getErr = r.Get(ctx, id); getErr != nil {
-				return saved, getErr
-			}
-		}
-		if !base.Newer || try == Tries {
-			return saved, err
-		}
-		base.Version = saved.Version
+	e.Version = max(version, 0)
+	saved, err := c.save(ctx, r.store, id, version, e)
+	if err = Noted(ctx, err); errors.Is(err, policy.ErrConflict) && saved.ID == "" { // Delete
+		var getErr error
+		saved, getErr = r.Get(ctx, id)
+		err = cmp.Or(getErr, err)
 	}
+	return saved, err
 }
 
-// recordActions has the audit's action of each change that Alter makes completely.
-var recordActions = map[string]string{
-	Plan: audit.KeyPlan, Override: audit.KeyOverride, EndOverride: audit.KeyOverrideEnd,
-	Revoke: audit.KeyRevoke, Unrevoke: audit.KeyUnrevoke, Ban: audit.KeyBan, AddTags: audit.KeyEdit,
-	RemoveTags: audit.KeyEdit, SetGroup: audit.KeyEdit, SetExpiry: audit.KeyEdit, Details: audit.KeyEdit,
+// actions has the audit's action of each change that Alter makes, also of many keys.
+var actions = map[string]string{
+	Plan: registry.KeyPlan, Override: registry.KeyOverride, EndOverride: registry.KeyOverrideEnd,
+	Reset: registry.KeyReset, Revoke: registry.KeyRevoke, Unrevoke: registry.KeyUnrevoke,
+	Ban: registry.KeyBan, Unban: registry.KeyUnban, AddTags: registry.KeyEdit, RemoveTags: registry.KeyEdit,
+	SetGroup: registry.KeyEdit, SetExpiry: registry.KeyEdit, Details: registry.KeyEdit,
+}
+
+// Action returns the audit's action of a change.
+func Action(do string) string {
+	switch do {
+	case Rotate:
+		return registry.KeyRotate
+	case ExpireSecret:
+		return registry.KeyExpire
+	}
+	return actions[do]
 }
 
 // Alter makes the change to the record of a key. It sets the number of a plan, not its
-// name, and changes neither counts nor secrets.
+// name, and changes no secrets. The store sets the time of a reset.
 func (c KeyChange) Alter(k *policy.Key) {
 	switch c.Do {
 	case Plan:
@@ -191,11 +183,8 @@ func (c KeyChange) Validate() error {
 func (c KeyChange) save(
 	ctx context.Context, store *registry.Store, id string, version int64, e Edit,
 ) (policy.Key, error) {
-	if action, known := recordActions[c.Do]; known {
-		if err := c.Validate(); err != nil {
-			return policy.Key{}, err
-		}
-		return store.Update(ctx, id, version, action, e, c.Alter)
+	if err := c.Validate(); err != nil {
+		return policy.Key{}, err
 	}
 	switch c.Do {
 	case Reset:
@@ -207,34 +196,5 @@ func (c KeyChange) save(
 	case Delete:
 		return policy.Key{}, store.Delete(ctx, id, e)
 	}
-	return policy.Key{}, fmt.Errorf("app: unknown change %q", c.Do)
-}
-
-// apply changes a key for a job and reports whether the key differs now. After a conflict
-// it tries once more. It skips keys that are not active or were deleted.
-func (c KeyChange) apply(ctx context.Context, keys *Registry, k policy.Key,
-	edit Edit) (bool, error) {
-	if k.Status != policy.Active {
-		return false, nil
-	}
-	changed, current, err := c.applyOnce(ctx, keys, k, edit)
-	if errors.Is(err, policy.ErrConflict) && current.Status == policy.Active {
-		changed, _, err = c.applyOnce(ctx, keys, current, edit)
-	}
-	if errors.Is(err, policy.ErrNotFound) {
-		return false, nil
-	}
-	return changed, err
-}
-
-func (c KeyChange) applyOnce(ctx context.Context, keys *Registry, k policy.Key,
-	edit Edit) (changed bool, current policy.Key, err error) {
-	if _, record := recordActions[c.Do]; record {
-		altered := k
-		if c.Alter(&altered); sameFields(k, altered) {
-			return false, k, nil
-		}
-	}
-	current, err = keys.Change(ctx, k.ID, Base{Version: k.Version}, c, edit)
-	return current.Version != k.Version, current, err
+	return store.Update(ctx, id, version, actions[c.Do], e, c.Alter)
 }

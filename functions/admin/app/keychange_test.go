@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"errors"
 	"reflect"
 	"slices"
 	"testing"
@@ -8,11 +9,12 @@ import (
 
 	"tidegate/functions/admin/app"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/internal/testing/sitetest"
 )
 
-// Fifty keys get each kind of change, and lose it by the undo. The job skips a key that
-// already is as the change leaves it, and the undo one that was changed since.
+// Fifty keys get each kind of change, and lose it by the undo, except a ban. A key that
+// already is as the change leaves it is skipped. The undo leaves what was changed since.
 func TestEachChangeOfFiftyKeys(t *testing.T) {
 	const count = 50
 	until := time.Now().Add(2 * time.Hour).UTC().Truncate(time.Second)
@@ -44,30 +46,41 @@ func TestEachChangeOfFiftyKeys(t *testing.T) {
 			func(k policy.Key) bool { return k.Expires.Equal(until) }},
 	} {
 		t.Run(title, func(t *testing.T) {
-			j := newJobs(t, count)
+			j := newFixture(t, count)
 			for name := range j.keys.IDs {
 				if test.before != nil {
 					j.keys.UpdateKey(name, test.before)
 				}
 			}
 			old := j.keys.Key("k0007")
-			_, err := j.Change(t.Context(), j.keys.IDs["k0001"], app.Base{Newer: true}, test.change,
+			_, err := j.Change(t.Context(), j.keys.IDs["k0001"], registry.AnyVersion, test.change,
 				sitetest.ByTest)
 			j.keys.Must(err)
-			start := app.Job{KeyChange: test.change, Filter: &app.KeyFilter{}, Total: count}
-			if start.Title() != title {
-				t.Errorf("got the title %q, want %q", start.Title(), title)
+			bulk := app.Bulk{KeyChange: test.change, Filter: &app.KeyFilter{}, Total: count}
+			if bulk.Title() != title {
+				t.Errorf("got the title %q, want %q", bulk.Title(), title)
 			}
-			job := j.run(j.start(start))
-			wantCounts(t, "job", job, count-1, 1, 0)
+			done, _ := j.run(bulk)
+			wantCounts(t, done, count-1, 1, 0)
 			for name := range j.keys.IDs {
 				if k := j.keys.Key(name); !test.want(k) {
 					t.Errorf("after the job: got %+v", k)
 				}
 			}
 			j.keys.UpdateKey("k0002", func(k *policy.Key) { k.Name = "renamed" })
-			undone := j.undo(job)
-			wantCounts(t, "undo", undone, count-2, 0, 1)
+			e, err := j.AuditEntry(t.Context(), done.Change)
+			j.keys.Must(err)
+			if err := j.Undo(t.Context(), e, nil, edit); test.change.Do == app.Ban {
+				if _, ok := errors.AsType[app.IrreversibleError](err); !ok {
+					t.Errorf("undo of a ban: got %v, want an IrreversibleError", err)
+				}
+				return
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if k := j.keys.Key("k0002"); k.Name != "renamed" {
+				t.Errorf("the undo took back a later change: %+v", k)
+			}
 			k := j.keys.Key("k0007")
 			k.Version, k.Updated = old.Version, old.Updated
 			if !reflect.DeepEqual(k, old) {
@@ -79,11 +92,11 @@ func TestEachChangeOfFiftyKeys(t *testing.T) {
 
 // A review compares the first 500 keys, and shows 10 of those that would change.
 func TestReviewIsBounded(t *testing.T) {
-	j := newJobs(t, app.Chunk+20)
+	j := newFixture(t, 520)
 	j.keys.UpdateKey("k0001", func(k *policy.Key) { k.Plan = "pro" })
 	j.keys.UpdateKey("k0002", func(k *policy.Key) { k.Status = policy.Revoked })
-	review, err := j.ReviewJob(t.Context(), j.set(), everyKey(app.Chunk+20))
-	if err != nil || review.Read != app.Chunk || review.Change != app.Chunk-2 || review.Whole ||
+	review, err := j.ReviewBulk(t.Context(), j.set(), everyKey(520))
+	if err != nil || review.Read != 500 || review.Change != 498 || review.Whole ||
 		len(review.Rows) != 10 {
 		t.Fatalf("got %+v, %v, want 498 of 500 keys, and 10 of them", review, err)
 	}
@@ -93,10 +106,10 @@ func TestReviewIsBounded(t *testing.T) {
 	}
 }
 
-// A review counts the keys that the job then changes, not those that it would fail to
+// A review counts the keys that are then changed, not those that it would fail to
 // change.
-func TestReviewCountsWhatTheJobChanges(t *testing.T) {
-	j := newJobs(t, 4)
+func TestReviewCountsWhatChanges(t *testing.T) {
+	j := newFixture(t, 4)
 	full := []string{"1", "2", "3", "4", "5", "6", "7", "8", "9", "10"}
 	j.keys.UpdateKey("k0001", func(k *policy.Key) { k.Tags = full })
 	j.keys.UpdateKey("k0002", func(k *policy.Key) { k.Status = policy.Revoked })
@@ -108,44 +121,12 @@ func TestReviewCountsWhatTheJobChanges(t *testing.T) {
 		{Do: app.AddTags, Tags: []string{"vip"}}, {Do: app.SetGroup, Group: "acme"}, {Do: app.Unban},
 		{Do: app.Reset},
 	} {
-		job := app.Job{KeyChange: change, Filter: &app.KeyFilter{}, Total: 5}
-		review, err := j.ReviewJob(t.Context(), j.set(), job)
+		bulk := app.Bulk{KeyChange: change, Filter: &app.KeyFilter{}, Total: 5}
+		review, err := j.ReviewBulk(t.Context(), j.set(), bulk)
 		j.keys.Must(err)
-		if done := j.run(j.start(job)); int64(review.Change) != done.Done || review.Read != 5 {
+		if done, _ := j.run(bulk); int64(review.Change) != done.Done || review.Read != 5 {
 			t.Errorf("%s: %d of %d keys would change, but %d did: %+v", change.Do, review.Change, review.Read,
 				done.Done, done.Failures)
 		}
 	}
-}
-
-// The recent jobs are the newest 200 of 30 days, newest first.
-func TestRecentJobs(t *testing.T) {
-	j := newJobs(t, 1)
-	revoke := app.Job{KeyChange: app.KeyChange{Do: app.Revoke}, Filter: &app.KeyFilter{}, Total: 1}
-	now := time.Now()
-	j.keys.Now = func() time.Time { return now }
-	j.start(revoke)
-	now = now.Add(31 * 24 * time.Hour)
-	first := j.run(j.start(revoke))
-	want := func(count int, oldest app.Job) {
-		t.Helper()
-		recent, err := j.RecentJobs(t.Context())
-		if err != nil || len(recent) != count || recent[count-1].ID != oldest.ID {
-			t.Fatalf("got %d jobs, %v, want %d, the oldest %s", len(recent), err, count, oldest.ID)
-		}
-	}
-	want(1, first)
-	var second, last app.Job
-	for i := range 200 {
-		now = now.Add(time.Millisecond)
-		if last = j.start(revoke); i == 0 {
-			second = last
-		}
-	}
-	want(200, second)
-	if recent, err := j.RecentJobs(t.Context()); err != nil || recent[0].ID != last.ID {
-		t.Errorf("got %+v, %v first, want the newest job", recent[0], err)
-	}
-	j.keys.Server.FastForward(31 * 24 * time.Hour) // Valkey drops the texts; the audit has them
-	want(200, second)
 }

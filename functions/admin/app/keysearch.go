@@ -118,7 +118,8 @@ type FoundKeys struct {
 }
 
 // FindKeys returns up to count keys behind a cursor that match the filter. It searches for
-// scanTime, so a page with fewer keys may still have a Next. Keys that are denied, banned or
+// scanTime, so a page with fewer keys may still have a Next; but never without a look at
+// both the names that begin with the text and those that contain it. Keys that are denied, banned or
 // near a limit come in the order of records.Reader.InState, all others by name.
 func FindKeys(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter, after string,
 	count int) (FoundKeys, error) {
@@ -157,7 +158,8 @@ func FindKeys(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter,
 				return out, nil
 			}
 		}
-		if page.Next == "" || len(out.Subjects) >= count || time.Since(start) >= scanTime {
+		ended := time.Since(start) >= scanTime && page.Next != partCursor
+		if page.Next == "" || len(out.Subjects) >= count || ended {
 			out.Next = page.Next
 			return out, nil
 		}

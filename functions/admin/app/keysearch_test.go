@@ -11,7 +11,7 @@ import (
 // The pages of a filter by state or tag have every key once.
 func TestFindKeysByStateAndTag(t *testing.T) {
 	app.SetScanTime(t, 0) // one read per page
-	j := newJobs(t, 2*app.PerScan+100)
+	j := newFixture(t, 2*app.PerScan+100)
 	filters := map[byte]app.KeyFilter{'1': {Tag: "eu"}, '3': {State: app.Revoked}, '5': {State: app.Expiring},
 		'7': {State: app.Shadow}}
 	want := map[app.KeyFilter]map[string]bool{}

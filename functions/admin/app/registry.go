@@ -1,27 +1,27 @@
 // Package app holds the use cases of the admin function that its pages and its API share:
-// changing keys and policies, jobs on many keys, finding keys and their states, reverting
-// edits, settling costs. Packages dashboard and api import it; within the
-// admin function app alone imports registry, so every change is made here. It must not
-// know pages.
+// changing keys and policies, one or many, finding keys and their states, undoing changes,
+// settling costs. Packages dashboard and api import it. It alone has the registry's store,
+// so every change is made here. It must not know pages.
 package app
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 	"strings"
 	"time"
 
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
+	"tidegate/internal/changes"
 	"tidegate/internal/enforce"
-	"tidegate/internal/journal"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/records"
 	"tidegate/internal/registry"
 )
+
+// PolicyRecord is the subject of changes of the policies.
+const PolicyRecord = changes.Policy
 
 // Registry gives pages and API access to the keys and the policies: Reader reads them,
 // the other methods change them. It is safe for concurrent use.
@@ -51,10 +51,10 @@ type Reader interface {
 	Get(ctx context.Context, id string) (policy.Key, error)
 	Many(ctx context.Context, set *policy.Set, ids []string) ([]policy.Key, error)
 	Set(ctx context.Context) (*policy.Set, error)
-	Synced(ctx context.Context, set *policy.Set) (bool, error)
 	PlanCounts(ctx context.Context, set *policy.Set) (map[int]int64, error)
 	Authenticate(ctx context.Context, set *policy.Set, text string) (policy.Key, error)
-	Audit() *audit.Log
+	Audit(ctx context.Context, q registry.AuditQuery) (registry.AuditPage, error)
+	LogStatus(ctx context.Context) registry.LogStatus
 	TokenCaller(issuer, name string) string
 	AddressCaller(prefix netip.Prefix) string
 }
@@ -62,15 +62,23 @@ type Reader interface {
 // Edit is the author of a change and the reason.
 type Edit = registry.Edit
 
+// Repeat is a request that its caller may send again.
+type Repeat = registry.Repeat
+
 // NewEdit returns an edit by the caller of a request. It trims the reason.
 func NewEdit(ctx context.Context, reason string) Edit {
 	return Edit{By: ActorOf(ctx), Reason: strings.TrimSpace(reason)}
 }
 
-// ActorOf returns the caller of a request as the audit log names the caller.
-func ActorOf(ctx context.Context) audit.Actor {
+// ActorOf returns the caller of a request as the audit names the caller.
+func ActorOf(ctx context.Context) registry.Actor {
 	actor := auth.From(ctx)
-	return audit.Actor{Kind: string(actor.Kind), Name: actor.String()}
+	return registry.Actor{Kind: string(actor.Kind), Name: actor.String()}
+}
+
+// AuditEntry returns a change with the states of its records, or policy.ErrNotFound.
+func (r *Registry) AuditEntry(ctx context.Context, number uint64) (registry.AuditEntry, error) {
+	return r.store.Change(ctx, number)
 }
 
 // TakesForeign reports whether Create accepts key values that another system made.
@@ -81,7 +89,14 @@ func (r *Registry) TakesForeign() bool { return r.store.ForeignKeys }
 // Bad input is a *policy.InvalidError.
 func (r *Registry) Create(ctx context.Context, n policy.NewKey, e Edit) (policy.Key, apikey.Secret, error) {
 	n.Name, n.Env = strings.TrimSpace(n.Name), strings.TrimSpace(n.Env)
-	return r.store.Create(ctx, n, e)
+	k, secret, err := r.store.Create(ctx, n, e)
+	return k, secret, NotedSecret(ctx, err)
+}
+
+// CreateMany creates up to registry.MaxKeys keys in one change, as Create does.
+func (r *Registry) CreateMany(ctx context.Context, keys []policy.NewKey, e Edit) ([]registry.Created, error) {
+	created, err := r.store.CreateMany(ctx, keys, e)
+	return created, NotedSecret(ctx, err)
 }
 
 // Adopt stores a record for a caller without an API key: a token's subject or an address.
@@ -89,7 +104,8 @@ func (r *Registry) Create(ctx context.Context, n policy.NewKey, e Edit) (policy.
 func (r *Registry) Adopt(
 	ctx context.Context, kind policy.Kind, id, name string, o *policy.Override, e Edit,
 ) (policy.Key, error) {
-	return r.store.Adopt(ctx, kind, id, strings.TrimSpace(name), o, e)
+	k, err := r.store.Adopt(ctx, kind, id, strings.TrimSpace(name), o, e)
+	return k, Noted(ctx, err)
 }
 
 // Rotate gives a version of a key a new secret; the old secret stays valid for grace. If
@@ -98,13 +114,20 @@ func (r *Registry) Adopt(
 func (r *Registry) Rotate(
 	ctx context.Context, id string, version int64, grace time.Duration, e Edit,
 ) (policy.Key, apikey.Secret, error) {
-	return r.store.Rotate(ctx, id, version, grace, e)
+	k, secret, err := r.store.Rotate(ctx, id, version, grace, e)
+	return k, secret, NotedSecret(ctx, err)
+}
+
+// Rotated returns what an earlier request, the same as e.Repeat, left of a key. It fails with
+// policy.ErrNotFound without one.
+func (r *Registry) Rotated(ctx context.Context, id string, e Edit) (policy.Key, apikey.Secret, error) {
+	k, secret, err := r.store.Rotated(ctx, id, e)
+	return k, secret, Noted(ctx, err)
 }
 
 // SavePolicy replaces a version of the policy set and returns the stored set. If the
 // version is no longer current, it returns the current set and policy.ErrConflict. If
 // there are warnings and accepts does not confirm them, it returns an *UnconfirmedError.
-// It returns policy.ErrUnfinished if SyncPolicy has to finish the save.
 func (r *Registry) SavePolicy(
 	ctx context.Context, next policy.Set, version int64, e Edit, accepts Accepts,
 ) (*policy.Set, error) {
@@ -123,29 +146,8 @@ func (r *Registry) SavePolicy(
 		return nil, &UnconfirmedError{warnings}
 	}
 	next.Version = version
-	return r.store.SaveSet(ctx, next, e)
-}
-
-// SyncPolicy finishes a save that was interrupted.
-func (r *Registry) SyncPolicy(ctx context.Context) error { return r.store.Sync(ctx) }
-
-// restoreTime is how long a request that restores begins another bucket.
-const restoreTime = 8 * time.Second
-
-// RestoreLost restores from the journal what Valkey lost. If the time of one request is
-// not enough, Summary.Left counts the remaining buckets: call it again. On
-// journal.ErrNotRestored all other buckets are restored.
-func RestoreLost(
-	ctx context.Context, j *journal.Journal, keys *Registry, edit Edit,
-) (journal.Summary, error) {
-	ends := time.Now().Add(restoreTime)
-	due := func() bool { return time.Now().After(ends) }
-	s, err := j.RestoreAll(ctx, keys.store, journal.Options{}, due, nil)
-	partly := s.Written > 0 && errors.Is(err, journal.ErrNotRestored)
-	if s.Left == 0 && (err == nil || partly) {
-		err = errors.Join(err, journal.Log(ctx, keys.store, edit))
-	}
-	return s, err
+	saved, err := r.store.SaveSet(ctx, next, e)
+	return saved, Noted(ctx, err)
 }
 
 // Group is the current state of a group of keys.
@@ -184,13 +186,13 @@ func (r *Registry) Groups(ctx context.Context, prefix string, count int) ([]regi
 // ResetGroup sets the counts of a group to zero, not those of its keys. It returns
 // policy.ErrNotFound if the group has no keys.
 func (r *Registry) ResetGroup(ctx context.Context, name string, e Edit) error {
-	return r.store.ResetGroup(ctx, name, e)
+	return Noted(ctx, r.store.ResetGroup(ctx, name, e))
 }
 
 // BillGroup says when the billing months of a group begin. It returns policy.ErrNotFound if
 // the group has no keys.
 func (r *Registry) BillGroup(ctx context.Context, name string, b limits.Billing, e Edit) error {
-	return r.store.BillGroup(ctx, name, b, e)
+	return Noted(ctx, r.store.BillGroup(ctx, name, b, e))
 }
 
 // OverrideGroup gives the keys of a group an override, or ends it if o is nil. Its errors
@@ -202,5 +204,5 @@ func (r *Registry) OverrideGroup(
 	if err := r.confirmOverride(ctx, o, accepts); err != nil {
 		return err
 	}
-	return r.store.OverrideGroup(ctx, name, o, e)
+	return Noted(ctx, r.store.OverrideGroup(ctx, name, o, e))
 }

@@ -14,7 +14,7 @@ import (
 func TestOpenRoutesOnPages(t *testing.T) {
 	s := sitetest.New(t).Login()
 	plan := func(more ...string) map[string][]string {
-		return sitetest.With(planOf(1, "free", "10"), more...)
+		return sitetest.With(planOf("{policy#}", "free", "10"), more...)
 	}
 	s.Post("/policies/plans/1/edit", plan("opens", "GET /orders/*\norders")).Wants(t,
 		http.StatusUnprocessableEntity, `id="opens-error"`)
@@ -33,9 +33,10 @@ func TestOpenRoutesOnPages(t *testing.T) {
 	edit := func(version string, more ...string) map[string][]string {
 		return sitetest.With(fields("version", version, "name", "acme", "plan", "free"), more...)
 	}
-	s.Post("/keys/{acme}/edit", edit("1", "opens", "GET orders")).Wants(t, http.StatusUnprocessableEntity,
+	s.Post("/keys/{acme}/edit", edit("{acme#}", "opens", "GET orders")).Wants(t,
+		http.StatusUnprocessableEntity,
 		`id="opens-error"`)
-	s.Post("/keys/{acme}/edit", edit("1", "opens", "GET /orders/7")).Wants(t, http.StatusSeeOther)
+	s.Post("/keys/{acme}/edit", edit("{acme#}", "opens", "GET /orders/7")).Wants(t, http.StatusSeeOther)
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "GET /orders/7; plan: GET /orders/*")
 	seven := route.Pattern{Method: "GET", Path: "/orders/7"}
 	if k := s.Keys.Key("acme"); len(k.Opens) != 1 || k.Opens[0] != seven {
@@ -43,7 +44,7 @@ func TestOpenRoutesOnPages(t *testing.T) {
 	}
 	s.Get("/explain?key={acme}&method=GET&path=/orders/8").Wants(t, http.StatusOK,
 		"Refused: the key does not open this route")
-	s.Post("/keys/{acme}/edit", edit("2", "opens", "")).Wants(t, http.StatusSeeOther)
+	s.Post("/keys/{acme}/edit", edit("{acme#}", "opens", "")).Wants(t, http.StatusSeeOther)
 	s.UndoOn("/keys/{acme}").Wants(t, http.StatusSeeOther)
 	if k := s.Keys.Key("acme"); len(k.Opens) != 1 {
 		t.Errorf("after the undo: the key opens %v, want %v", k.Opens, seven)

@@ -103,16 +103,12 @@ func adminPages() []pageState {
 		}},
 		{"edit key", "/keys/{acme}/edit", "", nil},
 		{"revoke", "/keys/{acme}/revoke", "", nil},
-		{"job", "/keys/bulk?do=end&of=all&state=overridden", "", func(v *sitetest.Visit) {
-			v.Act(typeIn("reason", "r"), send("save"))
-			v.WaitAcross(`document.body.textContent.includes("Finished.")`)
-		}},
 		{"bulk preview", "/keys/bulk?do=plan&of=all", "", func(v *sitetest.Visit) {
 			v.Act(send("preview"), chromedp.WaitVisible(chromedp.CSS("#preview-title")))
 		}},
-		{"undo of a job", "/audit?what=job.end", "", func(v *sitetest.Visit) {
+		{"undo of a change", "/audit?subject={customer-1}", "", func(v *sitetest.Visit) {
 			v.Act(chromedp.Click(chromedp.CSS("a[href$='/undo']")),
-				chromedp.WaitVisible(chromedp.CSS("#effects-title")))
+				chromedp.WaitVisible(chromedp.CSS("#reason")))
 		}},
 		{"limits in a dialog", "/keys", "", func(v *sitetest.Visit) { openSheet(v, "acme") }},
 		{"callers", "/callers?live=30", "", func(v *sitetest.Visit) {
@@ -172,7 +168,6 @@ func adminPages() []pageState {
 		}},
 		{"reset of a group", "/groups/corp/reset", "", nil},
 		{"audit", "/audit", "", nil},
-		{"audit verified", "/audit/verify", "", nil},
 		{"explain", "/explain?key={customer-4}&path=/orders/7&address=192.0.2.1", "", nil},
 		{"explain with errors", "/explain?key=nobody&path=x&address=y", "422", nil},
 	}
@@ -280,9 +275,11 @@ func TestBrowserBulkWithoutScript(t *testing.T) {
 // The bar states what is selected, and a refresh of the list keeps the selection.
 func TestBrowserSelection(t *testing.T) {
 	keys := busyKeys(t)
-	for i := range dashboard.KeysPerPage {
-		keys.CreateKey(fmt.Sprintf("page-%02d", i), "free")
+	names := make([]string, dashboard.KeysPerPage)
+	for i := range names {
+		names[i] = fmt.Sprintf("page-%02d", i)
 	}
+	keys.CreateNamed("free", names...)
 	v := sitetest.NewVisit(t, sitetest.WithKeys(keys))
 	v.Enter()
 	total := fmt.Sprint(len(keys.IDs))
@@ -297,7 +294,8 @@ func TestBrowserSelection(t *testing.T) {
 	checkSelection("Select keys to change them together.", "selected", 0)
 	click(v.Keys.Named("#key-{acme} input"))
 	checkSelection("1 key is selected.", "selected", 1)
-	runScript(v, `document.querySelector("[data-select-all]").click()`) // narrow pages hide the box
+	v.Act(chromedp.Evaluate[chromedp.Void](
+		`document.querySelector("[data-select-all]").click()`)) // narrow pages hide the box
 	checkSelection("All "+onPage+" on this page are selected.", "selected", dashboard.KeysPerPage)
 	v.Act(chromedp.Evaluate[chromedp.Void](
 		`document.getElementById("live").dispatchEvent(new CustomEvent("refresh"))`))

@@ -29,15 +29,13 @@ func reviewed(s *sitetest.Site, form url.Values) url.Values {
 func TestBulkReview(t *testing.T) {
 	keys := sitetest.NewRegistry(t)
 	keys.Plan("pro", sitetest.Per(100, time.Minute))
-	ids := []string{}
-	for i := range 16 {
-		name, plan := fmt.Sprintf("k%02d", i), "free"
-		if i >= 14 {
-			plan = "pro"
-		}
-		keys.CreateKey(name, plan)
-		ids = append(ids, "id", "{"+name+"}")
+	names, ids := make([]string, 16), []string{}
+	for i := range names {
+		names[i] = fmt.Sprintf("k%02d", i)
+		ids = append(ids, "id", "{"+names[i]+"}")
 	}
+	keys.CreateNamed("free", names[:14]...)
+	keys.CreateNamed("pro", names[14:]...)
 	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
 	first := s.Get("/keys/bulk?do=plan&of=selected&id={k00}").Wants(t, http.StatusOK, "Review changes")
 	if strings.Contains(first.Body, `name="row"`) || strings.Contains(first.Body, `name="action" value="save"`) {
@@ -67,7 +65,7 @@ func TestBulkReview(t *testing.T) {
 	if k := keys.Key("k00"); k.Plan != "free" {
 		t.Errorf("k00 has the plan %s, want free", k.Plan)
 	}
-	last, _ := s.RunJob(s.Post("/keys/bulk", sitetest.With(sitetest.FormIn(again.Body), "action", "save")))
+	last, _ := s.Finish(s.Post("/keys/bulk", sitetest.With(sitetest.FormIn(again.Body), "action", "save")))
 	last.Wants(t, http.StatusOK, "13 changed, 2 unchanged")
 	s.Get("/keys/bulk?do=reset&of=selected&id={k00}").Wants(t, http.StatusOK, "1 of 1 key would change",
 		"<dt>used of 100 per minute</dt>")
@@ -127,7 +125,7 @@ func TestBulkOfDetails(t *testing.T) {
 		}
 		s.Post("/keys/bulk", sitetest.With(form(), test.invalid...)).Wants(t,
 			http.StatusUnprocessableEntity, test.wrong, "-error")
-		last, _ := s.RunJob(s.Post("/keys/bulk", reviewed(s, sitetest.With(form(), test.with...))))
+		last, _ := s.Finish(s.Post("/keys/bulk", reviewed(s, sitetest.With(form(), test.with...))))
 		last.Wants(t, http.StatusOK, test.title, "2 changed, 0 unchanged")
 		for _, name := range []string{"acme", "bolt"} {
 			if k := s.Keys.Key(name); !test.want(k) {

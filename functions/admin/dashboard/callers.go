@@ -137,11 +137,7 @@ func (d *dashboard) addCalls(
 	if err != nil {
 		return err
 	}
-	p.Chart, err = d.drawCalls(ctx, series, at, page.Address(path, page.WithLive(nil, p.Live.Seconds)),
-		history{})
-	if err != nil {
-		return err
-	}
+	p.Chart = d.drawCalls(ctx, series, at, page.Address(path, page.WithLive(nil, p.Live.Seconds)), marked{})
 	denied, err := d.Keys.CallerDeniers(ctx, []string{id})
 	if err != nil {
 		return err

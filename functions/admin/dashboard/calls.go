@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,65 +9,44 @@ import (
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/auditlog"
+	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/chart"
 	"tidegate/functions/admin/dashboard/page"
-	"tidegate/internal/audit"
-	"tidegate/internal/policyset"
 	"tidegate/internal/records"
+	"tidegate/internal/registry"
 	"tidegate/web/templates"
 )
 
-const maxMarks = 50 // changes marked on a chart
-
-// history is what a chart of calls marks: the changes of a subject, and of its plan.
-type history struct {
-	subject string        // empty for none
-	entries []audit.Entry // all of the subject; nil to read those of the period
-	plan    string        // name; empty for none
+// marked is what a chart of calls marks: the changes of a key, and those of its plan.
+type marked struct {
+	entries []changes.Entry // of the key
+	policy  int64           // version of the policy; 0 for no marks of it
+	plan    string          // name; empty for all changes of the policy
 }
 
-// drawCalls draws what was recorded of calls in a period, with marks for the changes of h.
-// selectIn is the address that shows a part of the period.
+// drawCalls draws what was recorded of calls in a period, with marks. selectIn is the
+// address that shows a part of the period.
 func (d *dashboard) drawCalls(ctx context.Context, series records.Series, at chart.Period, selectIn string,
-	h history) (templates.TimeSeries, error) {
+	m marked) templates.TimeSeries {
 	s := chart.TimeSeries{ID: "calls", Title: "Calls, " + at.Words(), Series: series, Admitted: true,
 		SelectIn: selectIn}
-	query := audit.Query{Subject: h.subject, Since: s.From, Count: maxMarks, KeepPacked: true}
-	end := s.To
-	if at.Name == "" {
-		query.After = audit.Before(end)
+	s.Marks = d.marks(m.entries, "")
+	if m.policy > 0 {
+		s.Marks = append(s.Marks, d.marks(d.History(ctx, app.PolicyRecord, m.policy), m.plan)...)
 	}
-	switch {
-	case h.entries != nil:
-		h.entries = slices.DeleteFunc(slices.Clone(h.entries), func(e audit.Entry) bool {
-			return e.Taken().Before(s.From) || at.Name == "" && !e.Taken().Before(end)
-		})
-	case h.subject != "":
-		found, err := d.Keys.Audit().List(ctx, query)
-		if err != nil {
-			return templates.TimeSeries{}, err
-		}
-		h.entries = found.Entries
-	}
-	s.Marks = d.marks(h.entries, "")
-	if h.plan != "" {
-		query.Subject = policyset.SetID
-		found, err := d.Keys.Audit().List(ctx, query)
-		if err != nil {
-			return templates.TimeSeries{}, err
-		}
-		s.Marks = append(s.Marks, d.marks(found.Entries, h.plan)...)
-	}
+	s.Marks = slices.DeleteFunc(s.Marks, func(mark chart.TimeMark) bool {
+		return mark.At.Before(s.From) || at.Name == "" && !mark.At.Before(s.To)
+	})
 	slices.SortStableFunc(s.Marks, func(a, b chart.TimeMark) int { return a.At.Compare(b.At) })
-	return s.View(), nil
+	return s.View()
 }
 
 // marks returns a mark for each entry, with a link to it. With the name of a plan it omits
 // changes that concern other plans only.
-func (d *dashboard) marks(entries []audit.Entry, plan string) []chart.TimeMark {
+func (d *dashboard) marks(entries []changes.Entry, plan string) []chart.TimeMark {
 	var marks []chart.TimeMark
 	for _, e := range entries {
-		list := d.ChangesOf(e)
+		list := e.Changes
 		if plan != "" {
 			list = slices.DeleteFunc(slices.Clone(list), func(c templates.Change) bool {
 				return strings.HasPrefix(c.Of, "plan ") && c.Of != "plan "+plan
@@ -77,26 +55,26 @@ func (d *dashboard) marks(entries []audit.Entry, plan string) []chart.TimeMark {
 				continue
 			}
 		}
-		at := e.Taken().Truncate(time.Second)
-		marks = append(marks, chart.TimeMark{At: e.Time, Text: markText(e, list),
-			Address: page.Address(d.Path("/audit"), url.Values{"subject": {e.Subject},
-				"from": {at.Format(time.RFC3339)}, "to": {at.Add(time.Second).Format(time.RFC3339)}})})
+		e.Changes = list
+		marks = append(marks, chart.TimeMark{At: e.Time, Text: markText(e),
+			Address: d.Path("/audit?change=" + strconv.FormatUint(e.Number, 10))})
 	}
 	return marks
 }
 
 // markText describes the changes of an entry, such as "plan and 2 others changed".
-func markText(e audit.Entry, changes []templates.Change) string {
-	if e.Creates() || len(changes) == 0 {
-		return auditlog.Words(e, changes)
+func markText(e changes.Entry) string {
+	whole := len(e.Changes) == 1 && e.Changes[0].Of == e.Changes[0].What // created or deleted
+	if e.Items != 1 || len(e.Changes) == 0 || e.Action == registry.KeyCreate || whole {
+		return auditlog.Words(e)
 	}
-	text := changes[0].What
-	switch len(changes) {
+	text := e.Changes[0].What
+	switch len(e.Changes) {
 	case 1:
 	case 2:
-		text += " and " + changes[1].What
+		text += " and " + e.Changes[1].What
 	default:
-		text += " and " + strconv.Itoa(len(changes)-1) + " others"
+		text += " and " + strconv.Itoa(len(e.Changes)-1) + " others"
 	}
 	return text + " changed"
 }

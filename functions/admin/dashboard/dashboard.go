@@ -24,7 +24,6 @@ import (
 	"tidegate/functions/admin/dashboard/policies"
 	"tidegate/internal/crossing"
 	"tidegate/internal/enforce"
-	"tidegate/internal/journal"
 	"tidegate/internal/proxies"
 	"tidegate/internal/records"
 )
@@ -43,7 +42,6 @@ type Services struct {
 	Crossings    *crossing.Store
 	Sessions     SessionLister
 	Tokens       *token.Store
-	Journal      *journal.Journal // nil if the deployment has none
 	StoreVersion func(context.Context) (string, error)
 	Log          *slog.Logger
 	Proxies      proxies.Trusted
@@ -101,7 +99,6 @@ func (d *dashboard) routes() []auth.Route {
 		{Pattern: "GET /{$}", Role: auth.Viewer, Handle: d.showOverview},
 		{Pattern: "GET /explain", Role: auth.Viewer, Handle: d.showExplain},
 		{Pattern: "GET /overrides", Role: auth.Viewer, Handle: d.redirectOverrides},
-		{Pattern: "POST /journal/restore", Role: auth.Editor, Handle: d.restoreLost, Deadline: auth.Long},
 		{Pattern: "GET /settings", Role: auth.Viewer, Handle: d.showSettings},
 		{Pattern: "POST /settings/tokens", Role: auth.Editor, Handle: d.createToken, Resumes: true},
 		{Pattern: "POST /settings/tokens/{id}/revoke", Role: auth.Editor, Handle: d.revokeToken},

@@ -124,10 +124,11 @@ func TestFindBySecret(t *testing.T) {
 func TestFindMany(t *testing.T) {
 	keys := sitetest.NewRegistry(t)
 	keys.Plan("free", sitetest.Per(10, time.Hour))
+	names := []string{"a ship"}
 	for i := range 9 {
-		keys.CreateKey(fmt.Sprintf("ship %d", i), "free")
+		names = append(names, fmt.Sprintf("ship %d", i))
 	}
-	keys.CreateKey("a ship", "free")
+	keys.CreateNamed("free", names...)
 	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
 	got := findAll(s, "ship")
 	if len(got) != 6 || got[0] != "ship 0 /keys/{ship 0}" || got[5] != "All keys with “ship” /keys?q=ship" {

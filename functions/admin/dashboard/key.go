@@ -10,15 +10,16 @@ import (
 	"time"
 
 	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/chart"
 	"tidegate/functions/admin/dashboard/groups"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/functions/admin/policydoc"
-	"tidegate/internal/audit"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/web/templates"
 )
 
@@ -73,10 +74,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	if err != nil {
 		return templates.KeyPage{}, err
 	}
-	newest, all, err := d.readHistory(ctx, k)
-	if err != nil {
-		return templates.KeyPage{}, err
-	}
+	recent := d.History(ctx, k.ID, k.Version)
 	row := d.keyRow(s)
 	at := chart.ReadPeriod(page.View(r), time.Now())
 	p := templates.KeyPage{
@@ -86,7 +84,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 		Key:       row,
 		Facts:     d.keyFacts(k, s.Effective.Plan),
 		Why:       limitReasons(s),
-		Recent:    d.audit.Rows(r, newest[:min(recentEntries, len(newest))]),
+		Recent:    d.audit.Rows(r, recent[:min(recentEntries, len(recent))]),
 		Audit:     d.Path("/audit?subject=" + url.QueryEscape(k.ID)),
 		Explain:   d.Path("/explain?key=" + url.QueryEscape(k.ID)),
 		AllAlerts: page.Address(d.Path("/alerts"), url.Values{"key": {k.ID}}),
@@ -94,7 +92,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	if p.Notes, err = d.keyNotes(ctx, k, s); err != nil {
 		return templates.KeyPage{}, err
 	}
-	if note := stateNote(s, newest); note != "" {
+	if note := stateNote(s, recent); note != "" {
 		p.Notes = append(p.Notes, note)
 	}
 	p.Live.Outage = wording.Outage([]policy.Plan{s.Effective.Plan})
@@ -104,17 +102,14 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	if err != nil {
 		return templates.KeyPage{}, err
 	}
-	recent, err := d.denials.Recent(ctx, k.ID)
+	denied, err := d.denials.Recent(ctx, k.ID)
 	if err != nil {
 		return templates.KeyPage{}, err
 	}
-	p.Chart, err = d.drawCalls(ctx, series, at, page.Address(row.Address, page.WithLive(nil, p.Live.Seconds)),
-		history{subject: k.ID, entries: all, plan: s.Effective.Plan.Name})
-	if err != nil {
-		return templates.KeyPage{}, err
-	}
-	p.Denials, p.AllDenials = recent.Rows, recent.All
-	p.Limits, p.Unused = wording.AllApplied(s, survey, recent.Latest)
+	p.Chart = d.drawCalls(ctx, series, at, page.Address(row.Address, page.WithLive(nil, p.Live.Seconds)),
+		marked{recent, set.Version, s.Effective.Plan.Name})
+	p.Denials, p.AllDenials = denied.Rows, denied.All
+	p.Limits, p.Unused = wording.AllApplied(s, survey, denied.Latest)
 	diagnosis, err := app.Diagnose(ctx, d.Records, s, survey)
 	if err != nil {
 		return templates.KeyPage{}, err
@@ -152,12 +147,12 @@ func (d *dashboard) keyNotes(ctx context.Context, k policy.Key, s app.Subject) (
 }
 
 // stateNote says who banned or revoked a key, when and why; empty for other keys.
-func stateNote(s app.Subject, newest []audit.Entry) string {
-	text, action := "Revoked", audit.KeyRevoke
+func stateNote(s app.Subject, newest []changes.Entry) string {
+	text, action := "Revoked", registry.KeyRevoke
 	switch {
 	case s.Status == policy.Revoked:
 	case s.Is(app.Banned):
-		text, action = "Banned until "+page.Instant(s.Banned).Text, audit.KeyBan
+		text, action = "Banned until "+page.Instant(s.Banned).Text, registry.KeyBan
 	default:
 		return ""
 	}
@@ -171,24 +166,6 @@ func stateNote(s app.Subject, newest []audit.Entry) string {
 		}
 	}
 	return ""
-}
-
-// readHistory returns the newest audit entries of a key, at most maxMarks. all equals
-// newest if the key has no other entries, else it is nil. Each change raises the key's
-// version by one, so a search for Version entries ends at the key's creation.
-func (d *dashboard) readHistory(ctx context.Context, k policy.Key) (newest, all []audit.Entry, err error) {
-	count := maxMarks
-	if k.Version > 0 {
-		count = int(min(k.Version, maxMarks))
-	}
-	found, err := d.Keys.Audit().List(ctx, audit.Query{Subject: k.ID, Count: count})
-	if err != nil {
-		return nil, nil, err
-	}
-	if found.Next == "" || int64(count) == k.Version {
-		all = found.Entries
-	}
-	return found.Entries, all, nil
 }
 
 // keySummary is the text that a screen reader announces after a refresh.

@@ -8,10 +8,8 @@ import (
 	"time"
 
 	"tidegate/functions/admin/app"
-	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
-	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
@@ -196,11 +194,11 @@ func (d *dashboard) applyKeyAction(w http.ResponseWriter, r *http.Request, a key
 	case saved.ID == "":
 		d.Flash(r, "Deleted “"+page.Clip(f.key.Name, page.MaxName)+"”.", "")
 		return page.Redirect(w, r, d.Path("/keys"))
-	case saved.Version == f.version:
+	case saved.Version == f.version && len(app.NotesOf(r.Context())) == 0:
 		d.Flash(r, "Nothing changed. Nothing was saved.", "")
 		return d.redirectToKey(w, r, saved)
 	default:
-		d.Flash(r, a.done, d.UndoOf(r, saved.ID, saved.Version))
+		d.Flash(r, a.done, d.UndoOf(app.Action(change.Do), saved.Version))
 		return d.redirectToKey(w, r, saved)
 	}
 }
@@ -212,7 +210,7 @@ func (d *dashboard) changeKey(r *http.Request, f *keyForm, c app.KeyChange) (
 ) {
 	edit := app.NewEdit(r.Context(), f.reason.Text)
 	if c.Do != app.Rotate {
-		saved, err = d.Keys.Change(r.Context(), f.key.ID, app.Base{Version: f.version}, c, edit)
+		saved, err = d.Keys.Change(r.Context(), f.key.ID, f.version, c, edit)
 		return saved, "", err
 	}
 	grace, err := time.ParseDuration(f.grace.Text)
@@ -233,16 +231,18 @@ func (d *dashboard) renderKeyConflict(w http.ResponseWriter, r *http.Request, a 
 	f.key = current
 	f.version = current.Version
 	var theirs []string
-	newest := audit.Query{Subject: current.ID, Count: 1}
-	if found, err := d.Keys.Audit().List(r.Context(), newest); err == nil && len(found.Entries) > 0 {
-		for _, c := range changes.OfEntry(found.Entries[0]) {
+	by := ""
+	if entries := d.History(r.Context(), current.ID, current.Version); len(entries) > 0 {
+		e := entries[0]
+		by = page.Clip(e.By.Name, page.MaxName)
+		for _, c := range e.Changes {
 			theirs = append(theirs, c.What+": "+c.Before+" → "+c.After)
 		}
 	}
 	return d.renderKeyAction(w, r, http.StatusConflict, a, f, &templates.Conflict{
 		Theirs: theirs,
 		Yours:  []string{strings.ToLower(a.submit)},
-		By:     d.LastActor(r, current.ID),
+		By:     by,
 		Saved:  page.Instant(current.Updated),
 		Keep:   d.keyPath(current),
 	})

@@ -15,6 +15,16 @@ import (
 	"tidegate/internal/testing/sitetest"
 )
 
+// chartIn returns the chart of a page.
+func chartIn(t *testing.T, body string) (data chart.Data) {
+	t.Helper()
+	found := regexp.MustCompile(`data-chart="([^"]*)"`).FindStringSubmatch(body)
+	if err := json.Unmarshal([]byte(html.UnescapeString(found[1])), &data); err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
 // A key's chart splits denied calls by the limit, has a line of calls that limits in shadow
 // would have denied, and marks changes of the key and of its plan with links to the audit.
 func TestKeyChart(t *testing.T) {
@@ -33,11 +43,7 @@ func TestKeyChart(t *testing.T) {
 	s.Keys.Record(would, would)
 	body := s.Get("/keys/{acme}").Wants(t, http.StatusOK, "denied by 12 per 10 seconds",
 		"denied by 50 per minute each address", "would be denied in shadow").Body
-	found := regexp.MustCompile(`data-chart="([^"]*)"`).FindStringSubmatch(body)
-	var data chart.Data
-	if err := json.Unmarshal([]byte(html.UnescapeString(found[1])), &data); err != nil {
-		t.Fatal(err)
-	}
+	data := chartIn(t, body)
 	var sums []int64
 	for _, series := range data.Series {
 		sums = append(sums, chart.Total(series))
@@ -46,15 +52,18 @@ func TestKeyChart(t *testing.T) {
 		t.Errorf("got %v with %d lines, want 2 allowed, 3 and 1 denied, and a line of 2", sums, data.Lines)
 	}
 	var marks []string
-	for _, m := range data.Marks[1:] { // the first says that the records begin
-		marks = append(marks, m.Text)
+	for _, m := range data.Marks {
+		if !strings.HasPrefix(m.Text, "Records begin") {
+			marks = append(marks, m.Text)
+		}
 	}
-	if got := strings.Join(marks, "; "); got != "plan free: limits changed; tags changed" {
+	if got := strings.Join(marks, "; "); got !=
+		"Plan free created; acme created; plan free: limits changed; tags changed" {
 		t.Errorf("got marks %q, want those of the plan and of the key", got)
 	}
 	_, list, _ := strings.Cut(body, `<ol class="marks">`)
-	links := regexp.MustCompile(`<a href="(/audit\?[^"]*)">`).FindAllStringSubmatch(list, 2)
-	for i, want := range []string{"plan free: limits", "tags"} {
+	links := regexp.MustCompile(`<a href="(/audit\?[^"]*)">`).FindAllStringSubmatch(list, -1)
+	for i, want := range []string{"Plan", "acme", "plan free: limits", "tags"} {
 		entry := s.Get(html.UnescapeString(links[i][1])).Wants(t, http.StatusOK, want).Body
 		if n := strings.Count(entry, "<time"); n == 0 {
 			t.Errorf("the link of mark %d leads to no entry", i+1)

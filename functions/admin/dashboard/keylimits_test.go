@@ -51,7 +51,7 @@ func TestKeyNamesTheLimitThatBlocks(t *testing.T) {
 	for range 3 {
 		c, err := checker.Check(t.Context(), enforce.Call{Kind: policy.APIKey, Subject: s.Keys.IDs["acme"],
 			Secret: s.Keys.Secrets["acme"], Address: netip.MustParseAddr("192.0.2.77"),
-			Route: route.Call{Method: "GET", Path: "/orders"}}, nil)
+			Route: route.Call{Method: "GET", Path: "/orders"}})
 		if err != nil || !c.Allowed {
 			t.Fatalf("got %+v, %v, want an allowed call", c, err)
 		}

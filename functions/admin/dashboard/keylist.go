@@ -60,7 +60,6 @@ func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) error {
 	if view.Groups, err = d.groups.Links(r.Context(), query.Prefix); err != nil {
 		return page.Failed("find groups", err)
 	}
-	view.Jobs = d.bulk.Unfinished(r)
 	return d.Render(w, r, http.StatusOK, templates.Keys(view))
 }
 

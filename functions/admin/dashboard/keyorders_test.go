@@ -53,7 +53,7 @@ func TestKeysByUse(t *testing.T) {
 	for range 3 {
 		call := enforce.Call{Kind: policy.APIKey, Subject: s.Keys.IDs["cargo"],
 			Secret: s.Keys.Secrets["cargo"]}
-		if _, err := checker.Check(t.Context(), call, nil); err != nil {
+		if _, err := checker.Check(t.Context(), call); err != nil {
 			t.Fatal(err)
 		}
 	}

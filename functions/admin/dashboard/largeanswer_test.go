@@ -11,10 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/audit"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
 	"tidegate/internal/route"
 	"tidegate/internal/testing/sitetest"
 )
@@ -32,21 +30,16 @@ func savedOften(t *testing.T) (*sitetest.Site, int) {
 	for i := range opens {
 		opens[i] = route.Pattern{Method: "GET", Path: fmt.Sprintf("/%d/%s", i, strings.Repeat("a", 100))}
 	}
-	set := policy.Set{Plans: make([]policy.Plan, 300)}
-	for i := range set.Plans {
-		set.Plans[i] = policy.Plan{Number: i + 1, Name: fmt.Sprintf("plan %d", i+1), Opens: opens}
-	}
-	const saves = 8
-	var before []byte
-	for i := range saves + 1 {
-		set.Plans[1].Limits = []limits.Limit{sitetest.Per(int64(20+i), time.Minute)}
-		after, err := json.Marshal(set)
-		s.Keys.Must(err)
-		if before != nil {
-			s.Keys.Must(s.Keys.Audit().Append(t.Context(), audit.Entry{Action: audit.PolicySave,
-				Subject: policyset.SetID, Version: int64(i), Before: before, After: after}))
+	s.Keys.Save(func(set *policy.Set) {
+		for i := range 300 {
+			set.Plans = append(set.Plans, policy.Plan{Name: fmt.Sprintf("plan %d", i+1), Opens: opens})
 		}
-		before = after
+	})
+	const saves = 8
+	for i := range saves {
+		s.Keys.Save(func(set *policy.Set) {
+			set.Plans[1].Limits = []limits.Limit{sitetest.Per(int64(20+i), time.Minute)}
+		})
 	}
 	return s, saves
 }
@@ -67,7 +60,7 @@ func plain(s *sitetest.Site, path string) sitetest.Reply {
 func TestLargeAudit(t *testing.T) {
 	s, saves := savedOften(t)
 	var fromCSV, fromJSON []string
-	for next := "/audit.csv?what=policy.save"; next != ""; {
+	for next := "/audit.csv?subject=policy"; next != ""; {
 		rows, err := csv.NewReader(strings.NewReader(plain(s, next).Body)).ReadAll()
 		if err != nil {
 			t.Fatal(err)
@@ -83,19 +76,19 @@ func TestLargeAudit(t *testing.T) {
 	}
 	for after, more := "", true; more; more = after != "" {
 		var page struct {
-			Items []struct{ ID string }
+			Items []struct{ Number uint64 }
 			Next  string
 		}
-		text := plain(s, "/api/v1/audit?action=policy.save&count=500&after="+url.QueryEscape(after)).Body
+		text := plain(s, "/api/v1/audit?subject=policy&count=500&after="+url.QueryEscape(after)).Body
 		if err := json.Unmarshal([]byte(text), &page); err != nil {
 			t.Fatal(err)
 		}
 		for _, e := range page.Items {
-			fromJSON = append(fromJSON, e.ID)
+			fromJSON = append(fromJSON, fmt.Sprint(e.Number))
 		}
 		after = page.Next
 	}
-	plain(s, "/audit?what=policy.save")
+	plain(s, "/audit?subject=policy")
 	if len(fromJSON) < saves || !slices.Equal(fromCSV, fromJSON) {
 		t.Errorf("got %q by CSV, %q by JSON, want the same %d or more", fromCSV, fromJSON, saves)
 	}
@@ -113,15 +106,16 @@ func TestLargeKeys(t *testing.T) {
 		opens[i] = route.Pattern{Method: "GET", Path: fmt.Sprintf("/%d/%s", i, strings.Repeat("a", 500))}
 	}
 	const count = 500
-	for i := range count {
-		name := fmt.Sprintf("large %d", i)
-		s.Keys.CreateKey(name, "free")
-		s.Keys.UpdateKey(name, func(k *policy.Key) { k.Opens = opens })
+	names := make([]string, count)
+	for i := range names {
+		names[i] = fmt.Sprintf("large %d", i)
 	}
+	s.Keys.CreateNamed("free", names...)
+	s.Keys.UpdateKeys(func(k *policy.Key) { k.Opens = opens }, names...)
 	found := 0
 	for after, more := "", true; more; more = after != "" {
 		var page struct {
-			Items []struct{ ID string }
+			Items []struct{ Number uint64 }
 			Next  string
 		}
 		text := plain(s, "/api/v1/keys?prefix=large&count=500&after="+url.QueryEscape(after)).Body
@@ -143,7 +137,7 @@ func TestLongLists(t *testing.T) {
 	for i := 0; list.Len() < 29_000; i++ {
 		fmt.Fprintf(&list, "10.%d.%d.0/24\n", i/256, i%256)
 	}
-	form := url.Values{"version": {"1"}, "reason": {"many"}, "deny": {list.String()},
+	form := url.Values{"version": {"{policy#}"}, "reason": {"many"}, "deny": {list.String()},
 		"allow": {list.String()}, "exempt": {list.String()}, "action": {"save"}}
 	if got := s.Post("/policies/all", form); got.StatusCode == http.StatusRequestEntityTooLarge {
 		t.Errorf("got %d for lists of %d characters", got.StatusCode, list.Len())

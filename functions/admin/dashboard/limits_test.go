@@ -30,7 +30,7 @@ func TestEditForm(t *testing.T) {
 		withLimits(t, sitetest.Per(100, 10*time.Second), sitetest.Limit("1,500 per 90 minutes, counter"),
 			sitetest.Limit("7 per hour, shadow"), sitetest.Limit("900 per hour, each group")),
 	).Login()
-	page := s.Get(limitsPath).Wants(t, http.StatusOK, `name="version" value="1"`,
+	page := s.Get(limitsPath).Wants(t, http.StatusOK, `name="version" value="`+s.Keys.Named("{acme#}")+`"`,
 		"Exact: at most 100 in any 10 seconds.", "about 1,500 in any 90 minutes")
 	if got := sitetest.FormIn(page.Body).Get("limits"); got !=
 		"100 per 10 seconds\n1,500 per 90 minutes, counter" {
@@ -43,7 +43,7 @@ func TestSaveOverride(t *testing.T) {
 	s := sitetest.New(t).Login()
 	got := s.Post(
 		limitsPath,
-		sitetest.LimitsForm(1, "1,000 per 10 seconds", " 2,000,000  per day, counter\r\n"),
+		sitetest.LimitsForm("{acme#}", "1,000 per 10 seconds", " 2,000,000  per day, counter\r\n"),
 	)
 	got.Wants(t, http.StatusSeeOther)
 	if to := got.Header.Get("Location"); to != "/keys/{acme}" {
@@ -69,7 +69,7 @@ func TestSaveWithoutChange(t *testing.T) {
 	s.Keys.OverrideKey("acme", sitetest.Per(10, 10*time.Second))
 	s.Post(
 		limitsPath,
-		sitetest.LimitsForm(2, "10 per 10000 milliseconds",
+		sitetest.LimitsForm("{acme#}", "10 per 10000 milliseconds",
 			""),
 	).Wants(t, http.StatusSeeOther)
 	if s.Keys.Written() != 0 {
@@ -89,7 +89,7 @@ func TestInvalidLimits(t *testing.T) {
 	} {
 		t.Run(text[:min(len(text), 40)], func(t *testing.T) {
 			s := sitetest.New(t).Login()
-			got := s.Post(limitsPath, sitetest.LimitsForm(1, "77 per 7 minutes, counter", text))
+			got := s.Post(limitsPath, sitetest.LimitsForm("{acme#}", "77 per 7 minutes, counter", text))
 			got.Wants(t, http.StatusUnprocessableEntity, `limits-lines"`, html.EscapeString(message),
 				"Not saved. Fix ", "about 77 in any 7 minutes")
 			if typed := sitetest.FormIn(got.Body).Get("limits"); len(text) < 100 &&
@@ -112,7 +112,7 @@ func TestInvalidLimits(t *testing.T) {
 // An override without limits lifts the plan's.
 func TestNoLimits(t *testing.T) {
 	s := sitetest.New(t).Login()
-	s.Post(limitsPath, sitetest.LimitsForm(1, " ")).Wants(t, http.StatusSeeOther)
+	s.Post(limitsPath, sitetest.LimitsForm("{acme#}", " ")).Wants(t, http.StatusSeeOther)
 	if o := s.Keys.Key("acme").Override; o == nil || len(o.Limits) != 0 {
 		t.Errorf("got the override %+v, want one without limits", o)
 	}
@@ -142,7 +142,8 @@ func TestErrorOfStore(t *testing.T) {
 		set.Plans[0].Limits = []limits.Limit{sitetest.Per(1000, time.Minute)}
 		set.Routes = []limits.Route{sitetest.Route("export", "600", "POST /export")}
 	})
-	s.Post(limitsPath, sitetest.LimitsForm(1, "", "501 per hour")).Wants(t, http.StatusUnprocessableEntity,
+	s.Post(limitsPath, sitetest.LimitsForm("{acme#}", "", "501 per hour")).Wants(t,
+		http.StatusUnprocessableEntity,
 		`<dd class="wrong">`, "501", "export")
 }
 
@@ -150,12 +151,13 @@ func TestErrorOfStore(t *testing.T) {
 // versions. Saving again overwrites the other one.
 func TestConflict(t *testing.T) {
 	s := sitetest.New(t).Login()
+	stale := s.Keys.Named("{acme#}")
 	s.Keys.OverrideKey("acme", sitetest.Per(77, time.Hour))
 	mine := "20 per 10 seconds"
-	got := s.Post(limitsPath, sitetest.LimitsForm(1, mine)).Wants(t, http.StatusConflict,
+	got := s.Post(limitsPath, sitetest.LimitsForm(stale, mine)).Wants(t, http.StatusConflict,
 		"<bdi>test</bdi> saved first", "<li><bdi>77 per hour</bdi></li>",
 		"<li><bdi>20 per 10 seconds</bdi></li>",
-		`name="version" value="2"`, ">20 per 10 seconds</textarea>", "Overwrite with my changes",
+		`name="version" value="`+s.Keys.Named("{acme#}")+`"`, ">20 per 10 seconds</textarea>", "Overwrite with my changes",
 		"Discard my changes")
 	if !strings.Contains(got.Body, `href="/keys/{acme}"`) {
 		t.Error("the page lacks a link that discards the edit")
@@ -163,7 +165,7 @@ func TestConflict(t *testing.T) {
 	if s.Keys.Written() != 0 || s.Keys.Key("acme").Override.Limits[0].Requests != 77 {
 		t.Fatal("the edit overwrote the other change")
 	}
-	s.Post(limitsPath, sitetest.LimitsForm(2, mine)).Wants(t, http.StatusSeeOther)
+	s.Post(limitsPath, sitetest.LimitsForm("{acme#}", mine)).Wants(t, http.StatusSeeOther)
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "Saved: 77 per hour → 20 per 10 seconds")
 }
 
@@ -174,7 +176,7 @@ func TestMaxLimits(t *testing.T) {
 	for i := range limits.MaxPlanLimits + 1 {
 		rows = append(rows, fmt.Sprintf("%d per %[1]d hours", i+1))
 	}
-	s.Post(limitsPath, sitetest.LimitsForm(1, rows...)).Wants(t, http.StatusUnprocessableEntity,
+	s.Post(limitsPath, sitetest.LimitsForm("{acme#}", rows...)).Wants(t, http.StatusUnprocessableEntity,
 		"at most 32")
 }
 
@@ -182,11 +184,11 @@ func TestMaxLimits(t *testing.T) {
 func TestForeignForm(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for _, version := range []string{"", "x", "1.5", "99999999999999999999"} {
-		form := sitetest.LimitsForm(1, "20 per hour")
+		form := sitetest.LimitsForm("{acme#}", "20 per hour")
 		form.Set("version", version)
 		s.Post(limitsPath, form).Wants(t, http.StatusBadRequest)
 	}
-	s.Post("/keys/ZZZZZZZZZZZZ/limits", sitetest.LimitsForm(1)).Wants(t, http.StatusNotFound)
+	s.Post("/keys/ZZZZZZZZZZZZ/limits", sitetest.LimitsForm("1")).Wants(t, http.StatusNotFound)
 	if s.Keys.Written() != 0 {
 		t.Error("the form was written")
 	}
@@ -197,7 +199,7 @@ func TestLimitsOfRevokedKey(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.UpdateKey("acme", func(k *policy.Key) { k.Status = policy.Revoked })
 	s.Get(limitsPath).Wants(t, http.StatusConflict, "This key is revoked")
-	s.Post(limitsPath, sitetest.LimitsForm(2, "20 per hour")).Wants(
+	s.Post(limitsPath, sitetest.LimitsForm("{acme#}", "20 per hour")).Wants(
 		t, http.StatusConflict, "This key is revoked",
 	)
 	if s.Keys.Written() != 0 {

@@ -51,9 +51,10 @@ func TestNavigation(t *testing.T) {
 func TestGroups(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Get("/groups").Wants(t, http.StatusOK, "No groups")
-	s.Post("/keys/{acme}/edit", fields("version", "1", "name", "acme", "plan", "free", "group", "Whales")).
+	s.Post("/keys/{acme}/edit", fields("version", "{acme#}", "name", "acme", "plan", "free", "group",
+		"Whales")).
 		Wants(t, http.StatusSeeOther)
-	s.Post("/groups/Whales/limits", sitetest.LimitsForm(int(s.Set().Version), "7 per hour")).
+	s.Post("/groups/Whales/limits", sitetest.LimitsForm("{policy#}", "7 per hour")).
 		Wants(t, http.StatusSeeOther)
 	if text := sitetest.InWords(s.Get("/groups?q=wh").Wants(t, http.StatusOK).Body); !strings.Contains(text,
 		"Whales 1 7 per hour") {

@@ -100,7 +100,7 @@ func (d *dashboard) putOverride(w http.ResponseWriter, r *http.Request, view ove
 	o *policy.Override) error {
 	key := view.key
 	saved, err := d.Keys.Change(
-		r.Context(), key.ID, app.Base{Version: view.form.Version},
+		r.Context(), key.ID, view.form.Version,
 		app.KeyChange{Do: app.Override, Override: o, Accepts: form.Accepts(r.PostForm)},
 		app.NewEdit(r.Context(), o.Reason),
 	)
@@ -131,7 +131,7 @@ func (d *dashboard) putOverride(w http.ResponseWriter, r *http.Request, view ove
 		d.Flash(
 			r, "Saved: "+policydoc.LimitsText(before.Limits)+" → "+wording.Override(o)+
 				". Effective immediately.",
-			d.UndoOf(r, saved.ID, saved.Version),
+			d.UndoOf(app.Action(app.Override), saved.Version),
 		)
 		return d.redirectToKey(w, r, saved)
 	}

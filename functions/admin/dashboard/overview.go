@@ -17,7 +17,6 @@ import (
 	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/internal/cause"
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
 	"tidegate/internal/records"
 	"tidegate/web/templates"
 )
@@ -66,11 +65,8 @@ func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error
 	p.Figures = d.figures(&series, active, valkeyFigure(&series, latency), at)
 	p.Live.Summary = page.Number(sum.Calls()) + " calls, " + page.Number(sum.Denied) + " denied, " +
 		page.Number(sum.Refused) + " refused"
-	p.Chart, err = d.drawCalls(ctx, series, at, page.Address(home, page.WithLive(nil, p.Live.Seconds)),
-		history{subject: policyset.SetID})
-	if err != nil {
-		return p, err
-	}
+	p.Chart = d.drawCalls(ctx, series, at, page.Address(home, page.WithLive(nil, p.Live.Seconds)),
+		marked{policy: set.Version})
 	if sum.Calls() == 0 {
 		p.Empty, err = d.firstSteps(ctx, set)
 	}
@@ -220,25 +216,4 @@ func (d *dashboard) talkerRow(at chart.Period, t records.Ranked, k policy.Key) t
 		row.Address = page.Address(d.Path("/callers/"+t.ID), at.Values())
 	}
 	return row
-}
-
-// restoreLost restores from the journal the changes that Valkey lost.
-func (d *dashboard) restoreLost(w http.ResponseWriter, r *http.Request) error {
-	if d.Journal == nil {
-		return page.Problem{Status: http.StatusNotFound}
-	}
-	s, err := app.RestoreLost(r.Context(), d.Journal, d.Keys, app.NewEdit(r.Context(), ""))
-	if err != nil {
-		d.Log.Error("restore", "cause", err)
-		return page.Problem{
-			Status: http.StatusServiceUnavailable, Heading: "Not everything was restored",
-			Advice: "Try again. If this fails again, run scripts/restore.",
-		}
-	}
-	done := "Restored. Counts start empty."
-	if s.Left > 0 {
-		done = "Restored in part. Restore again: " + page.Number(int64(s.Left)) + " of 256 parts remain."
-	}
-	d.Flash(r, done, "")
-	return page.Redirect(w, r, d.Path("/"))
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/policy"
 	"tidegate/internal/records"
 	"tidegate/internal/testing/sitetest"
 )
@@ -24,13 +23,13 @@ func TestShadowOfPlan(t *testing.T) {
 	call := records.Call{Caller: s.Keys.IDs["acme"], Registered: true, Cost: 1, Plan: "free",
 		Shadow: "3 per minute", Time: time.Now()}
 	s.Keys.Record(call) // by an equal limit before the edit
-	form := planOf(1, "free", "10")
+	form := planOf("{policy#}", "free", "10")
 	form.Set("limits", withShadow)
 	s.Post("/policies/plans/1/edit", form).Wants(t, http.StatusSeeOther)
 	after := time.Now().UTC().Truncate(time.Minute).Add(time.Minute)
 	s.Get("/").Wants(t, http.StatusOK, "In shadow")
 	s.Get("/policies/plans/1").Wants(t, http.StatusOK, "Counted from "+after.Format(time.DateTime)+" UTC on.")
-	s.Post("/policies/plans/1/edit", sitetest.With(form, "version", "2", "action", "preview", "reason", "")).
+	s.Post("/policies/plans/1/edit", sitetest.With(form, "action", "preview", "reason", "")).
 		Wants(t, http.StatusOK, "Limits in shadow: Counted from ")
 }
 
@@ -41,10 +40,10 @@ func TestPlanPage(t *testing.T) {
 	for i := range names {
 		names[i] = fmt.Sprintf("key-%02d", i+1)
 	}
-	s := sitetest.New(t, sitetest.WithKeys(sitetest.NewRegistry(t, names...))).Login()
+	s := sitetest.New(t).Login()
 	s.Keys.Plan("hour", sitetest.Per(100, time.Hour))
+	s.Keys.CreateNamed("hour", names...)
 	for i, name := range names {
-		s.Keys.UpdateKey(name, func(k *policy.Key) { k.Plan = "hour" })
 		s.Keys.Use(name, int64(5*(i+1))) // 5, 10, … 100
 		s.Keys.Called(name, time.Now().Add(-time.Minute), i, 1)
 	}
@@ -77,16 +76,17 @@ func TestPlanPage(t *testing.T) {
 func TestPlanPreview(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.Server.SetTime(time.Now())
-	preview := func(version int64, more ...string) url.Values {
-		return sitetest.With(planOf(version, "free", "5"), append(more, "action", "preview", "reason", "")...)
+	preview := func(more ...string) url.Values {
+		return sitetest.With(planOf("{policy#}", "free", "5"), append(more, "action", "preview", "reason",
+			"")...)
 	}
-	plain := s.Post("/policies/plans/1/edit", preview(1)).Wants(t, http.StatusOK, "plan free: limits",
+	plain := s.Post("/policies/plans/1/edit", preview()).Wants(t, http.StatusOK, "plan free: limits",
 		"1 change for 2 keys.")
 	if strings.Contains(plain.Body, "would have denied") {
 		t.Error("a plan without limits in shadow would have denied calls")
 	}
 	written := s.Keys.Written()
-	s.Post("/policies/plans/1/edit", preview(1, "limits", withShadow)).Wants(t, http.StatusOK, "3 per minute")
+	s.Post("/policies/plans/1/edit", preview("limits", withShadow)).Wants(t, http.StatusOK, "3 per minute")
 	if s.Keys.Written() != written {
 		t.Error("a preview wrote something")
 	}

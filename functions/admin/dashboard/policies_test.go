@@ -1,10 +1,10 @@
 package dashboard_test
 
 import (
-	"fmt"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,34 +15,35 @@ import (
 )
 
 // planOf returns the form of a plan with one log limit per minute, and more fields.
-func planOf(version int64, name, requests string, more ...string) url.Values {
-	return sitetest.With(fields("version", fmt.Sprint(version), "name", name, "degraded", "closed", "reason",
+func planOf(version, name, requests string, more ...string) url.Values {
+	return sitetest.With(fields("version", version, "name", name, "degraded", "closed", "reason",
 		"test", "action", "save", "limits", requests+" per minute"), more...)
 }
 
 func TestPlans(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Get("/policies").Wants(t, http.StatusOK, "free", "10 per 10 seconds", `aria-label="2 keys of free"`)
-	s.Get("/policies/plans/new").Wants(t, http.StatusOK, `name="version" value="1"`)
-	s.Post("/policies/plans/new", planOf(1, "", "5")).Wants(t, http.StatusUnprocessableEntity,
+	s.Get("/policies/plans/new").Wants(t, http.StatusOK, `name="version" value="`+s.Keys.Named("{policy#}")+`"`)
+	s.Post("/policies/plans/new", planOf("{policy#}", "", "5")).Wants(t, http.StatusUnprocessableEntity,
 		`id="name-error"`)
-	s.Post("/policies/plans/new", planOf(1, "free", "5")).Wants(
+	s.Post("/policies/plans/new", planOf("{policy#}", "free", "5")).Wants(
 		t, http.StatusUnprocessableEntity, `id="name-error"`, "is taken",
 	)
-	s.Post("/policies/plans/new", planOf(1, "pro", "x")).Wants(
+	s.Post("/policies/plans/new", planOf("{policy#}", "pro", "x")).Wants(
 		t, http.StatusUnprocessableEntity, `id="limits-lines"`, `<dd class="wrong">`,
 	)
-	s.Post("/policies/plans/new", sitetest.With(planOf(1, "pro", "5"), "reason", "")).Wants(
+	s.Post("/policies/plans/new", sitetest.With(planOf("{policy#}", "pro", "5"), "reason", "")).Wants(
 		t, http.StatusUnprocessableEntity, "Reason is required.",
 	)
-	s.Post("/policies/plans/new", sitetest.With(planOf(1, "pro", "5"), "degraded", "local")).Wants(
+	s.Post("/policies/plans/new", sitetest.With(planOf("{policy#}", "pro", "5"), "degraded", "local")).Wants(
 		t, http.StatusUnprocessableEntity, `id="share-error"`,
 	)
 	if s.Keys.Written() != 0 {
 		t.Fatal("an invalid plan was written")
 	}
 	s.Post(
-		"/policies/plans/new", sitetest.With(planOf(1, "pro", "5"), "degraded", "local", "share", "20"),
+		"/policies/plans/new", sitetest.With(planOf("{policy#}", "pro", "5"), "degraded", "local", "share",
+			"20"),
 	).Wants(t, http.StatusSeeOther)
 	if p, _ := s.Set().Plan("pro"); p.Number != 2 || p.Degraded != policy.Local || p.Share != 20 ||
 		!p.Limits[0].Equal(sitetest.Per(5, time.Minute)) {
@@ -51,16 +52,17 @@ func TestPlans(t *testing.T) {
 	s.Get("/policies/plans/2/edit").Wants(
 		t, http.StatusOK, ">5 per minute</textarea>", `name="share" value="20"`,
 	)
-	s.Post("/policies/plans/2/edit", planOf(2, "business", "6")).Wants(t, http.StatusSeeOther)
+	s.Post("/policies/plans/2/edit", planOf("{policy#}", "business", "6")).Wants(t, http.StatusSeeOther)
 	s.UndoOn("/policies").Wants(t, http.StatusSeeOther)
 	if p, _ := s.Set().PlanByNumber(2); p.Name != "pro" || p.Share != 20 {
 		t.Errorf("after the undo: %+v, want the name pro and a share of 20", p)
 	}
 	s.Get("/policies/plans/1/delete").Wants(t, http.StatusOK, "Delete the plan")
-	s.Post("/policies/plans/1/delete", fields("version", "4", "reason", "x")).Wants(
+	s.Post("/policies/plans/1/delete", fields("version", "{policy#}", "reason", "x")).Wants(
 		t, http.StatusUnprocessableEntity, "keys use it (2)",
 	)
-	s.Post("/policies/plans/2/delete", fields("version", "4", "reason", "x")).Wants(t, http.StatusSeeOther)
+	s.Post("/policies/plans/2/delete", fields("version", "{policy#}", "reason", "x")).Wants(t,
+		http.StatusSeeOther)
 	s.Get("/policies/plans/2/edit").Wants(t, http.StatusNotFound)
 	s.Get("/policies/plans/99/edit").Wants(t, http.StatusNotFound)
 	s.Get("/policies/plans/x").Wants(t, http.StatusNotFound)
@@ -70,29 +72,31 @@ func TestPlans(t *testing.T) {
 // Saving again overwrites the other one.
 func TestPolicyConflict(t *testing.T) {
 	s := sitetest.New(t).Login()
+	stale := s.Keys.Named("{policy#}")
 	s.Keys.Plan("theirs", sitetest.Per(77, time.Hour))
 	s.Post(
-		"/policies/plans/1/edit", planOf(1, "free", "20"),
+		"/policies/plans/1/edit", planOf(stale, "free", "20"),
 	).Wants(t, http.StatusConflict, "<bdi>test</bdi> saved first", "plan theirs", "77 per hour",
-		"plan free: limits: 10 per 10 seconds → 20 per minute", `name="version" value="2"`,
+		"plan free: limits: 10 per 10 seconds → 20 per minute",
+		`name="version" value="`+s.Keys.Named("{policy#}")+`"`,
 		">20 per minute</textarea>", "Overwrite with my changes")
 	if s.Keys.Written() != 0 {
 		t.Fatal("an edit of an older version was written")
 	}
-	s.Post("/policies/plans/1/edit", planOf(2, "free", "20")).Wants(t, http.StatusSeeOther)
+	s.Post("/policies/plans/1/edit", planOf("{policy#}", "free", "20")).Wants(t, http.StatusSeeOther)
 	if set := s.Set(); len(set.Plans) != 2 || !set.Plans[0].Limits[0].Equal(sitetest.Per(20, time.Minute)) {
 		t.Errorf("saved %+v, want both plans, free with 20 per minute", set.Plans)
 	}
-	s.Post("/policies/plans/1/edit", planOf(9, "free", "30")).Wants(t, http.StatusConflict)
+	s.Post("/policies/plans/1/edit", planOf("9999", "free", "30")).Wants(t, http.StatusConflict)
 	s.Post(
-		"/policies/plans/1/edit", sitetest.With(planOf(1, "free", "30"), "version", "x"),
+		"/policies/plans/1/edit", sitetest.With(planOf("{policy#}", "free", "30"), "version", "x"),
 	).Wants(t, http.StatusBadRequest)
 }
 
 // routeOf returns the form of a route with patterns, and more fields. old is the name of
 // the route to edit; empty for a new one.
-func routeOf(version int64, old, name, match string, more ...string) url.Values {
-	return sitetest.With(fields("version", fmt.Sprint(version), "route", old, "name", name, "match", match,
+func routeOf(version, old, name, match string, more ...string) url.Values {
+	return sitetest.With(fields("version", version, "route", old, "name", name, "match", match,
 		"cost", "", "reason", "test", "action", "save"), more...)
 }
 
@@ -102,18 +106,22 @@ func TestRoutes(t *testing.T) {
 	s := sitetest.New(t).Login()
 	const path = "/policies/routes"
 	s.Get(path+"/new").Wants(t, http.StatusOK, `name="match"`)
-	s.Post(path, routeOf(1, "", "chat", "POST /chat\r\nGET /chat/{id}", "cost", "500 input, 800 output",
-		"settle", "yes")).Wants(t, http.StatusSeeOther)
-	s.Post(path, routeOf(2, "", "dear", "/dear", "cost", "2")).Wants(t, http.StatusSeeOther)
+	s.Post(path, routeOf("{policy#}", "", "chat", "POST /chat\r\nGET /chat/{id}", "cost",
+		"500 input, 800 output", "settle", "yes", "scopes", "chat:write\r\n\r\n admin ")).Wants(
+		t, http.StatusSeeOther)
+	s.Post(path, routeOf("{policy#}", "", "dear", "/dear", "cost", "2")).Wants(t, http.StatusSeeOther)
 	for field, form := range map[string]url.Values{
-		"name": routeOf(3, "", "chat", "PUT /x"), "match": routeOf(3, "", "bad", "GET orders"),
-		"cost": routeOf(3, "", "bad", "/x", "cost", "much"),
+		"name":   routeOf("{policy#}", "", "chat", "PUT /x"),
+		"match":  routeOf("{policy#}", "", "bad", "GET orders"),
+		"cost":   routeOf("{policy#}", "", "bad", "/x", "cost", "much"),
+		"scopes": routeOf("{policy#}", "", "bad", "/x", "scopes", `a"b`),
 	} {
 		s.Post(path, form).Wants(t, http.StatusUnprocessableEntity, `id="`+field+`-error"`)
 	}
-	s.Post(path, routeOf(3, "", "tie", "GET /chat/{other}", "cost", "5 input")).Wants(
+	s.Post(path, routeOf("{policy#}", "", "tie", "GET /chat/{other}", "cost", "5 input")).Wants(
 		t, http.StatusUnprocessableEntity, `id="cost-error"`, "chat")
-	s.Post(path, routeOf(3, "dear", "dear", "/dear", "cost", "11")).Wants(t, http.StatusUnprocessableEntity,
+	s.Post(path, routeOf("{policy#}", "dear", "dear", "/dear", "cost", "11")).Wants(t,
+		http.StatusUnprocessableEntity,
 		"10 per 10 seconds", "11")
 	s.Keys.Save(func(set *policy.Set) {
 		set.Limits = []limits.Limit{sitetest.Limit("7 per hour, on chat, together"),
@@ -123,20 +131,28 @@ func TestRoutes(t *testing.T) {
 		"7 per hour, on chat, together")
 	form := sitetest.FormIn(s.Get(path+"/edit?route=chat").Wants(t, http.StatusOK,
 		`name="settle" value="yes" checked`).Body)
-	if form.Get("match") != "POST /chat\nGET /chat/{id}" || form.Get("cost") != "500 input, 800 output" {
+	if form.Get("match") != "POST /chat\nGET /chat/{id}" || form.Get("cost") != "500 input, 800 output" ||
+		form.Get("scopes") != "chat:write\nadmin" {
 		t.Errorf("the form has %v, want what was saved", form)
 	}
 	s.Post(path, sitetest.With(form, "name", "talk", "reason", "x", "action", "save")).Wants(
 		t, http.StatusSeeOther)
 	set := s.Set()
 	talk, _ := set.Route("talk")
-	if talk.ID != "chat" || set.Limits[0].On != "talk" || set.Limits[1].Except[0] != "talk" {
+	if talk.ID != "chat" || !slices.Equal(talk.Scopes, []string{"chat:write", "admin"}) ||
+		set.Limits[0].On != "talk" || set.Limits[1].Except[0] != "talk" {
 		t.Errorf("after a new name: route %+v, limits %v", talk, set.Limits)
 	}
+	s.Post(path, sitetest.With(form, "route", "talk", "name", "talk", "version", "{policy#}", "scopes", "",
+		"reason", "x", "action", "save")).Wants(t, http.StatusSeeOther)
+	if talk, _ := s.Set().Route("talk"); len(talk.Scopes) != 0 {
+		t.Errorf("got scopes %q of an empty field, want none", talk.Scopes)
+	}
 	s.Get(path+"/edit?route=none").Wants(t, http.StatusNotFound)
-	s.Post(path+"/delete?route=talk", fields("version", "5", "reason", "gone")).Wants(
+	s.Post(path+"/delete?route=talk", fields("version", "{policy#}", "reason", "gone")).Wants(
 		t, http.StatusUnprocessableEntity, "talk")
-	s.Post(path+"/delete?route=dear", fields("version", "5", "reason", "gone")).Wants(t, http.StatusSeeOther)
+	s.Post(path+"/delete?route=dear", fields("version", "{policy#}", "reason", "gone")).Wants(t,
+		http.StatusSeeOther)
 	if set := s.Set(); len(set.Routes) != 1 {
 		t.Errorf("got routes %+v, want one", set.Routes)
 	}
@@ -145,7 +161,7 @@ func TestRoutes(t *testing.T) {
 // The preview of an edit says which limits count from zero.
 func TestPreviewNamesNewCounts(t *testing.T) {
 	s := sitetest.New(t).Login()
-	form := planOf(1, "free", "20", "action", "preview")
+	form := planOf("{policy#}", "free", "20", "action", "preview")
 	kept := s.Post("/policies/plans/1/edit", form).Wants(t, http.StatusOK, "1 change for 2 keys.")
 	if strings.Contains(kept.Body, "starts at zero") {
 		t.Error("a new number begins a new count")
@@ -164,7 +180,7 @@ func TestCostAboveLimits(t *testing.T) {
 	s.Keys.Must(s.Keys.OverrideGroup(t.Context(), "a.b", &policy.Override{
 		Limits: []limits.Limit{sitetest.Per(20, time.Minute)}, Reason: "an incident",
 	}, sitetest.ByTest))
-	dear := routeOf(s.Set().Version, "", "dear", "/x", "cost", "40")
+	dear := routeOf("{policy#}", "", "dear", "/x", "cost", "40")
 	want := "costs 40 and could never pass: override of group a.b: 20 per minute; plan free: 10 per " +
 		"10 seconds; plan starter: 30 per 10 seconds; plan large: 35 per minute."
 	got := s.Post("/policies/routes", dear).Wants(t, http.StatusUnprocessableEntity, want)
@@ -185,13 +201,13 @@ func TestAllCallers(t *testing.T) {
 	s.Get("/policies/all").Wants(t, http.StatusOK)
 	for field, value := range map[string]string{"deny": "nonsense", "allow": "10.0.0.1/8",
 		"exempt": "1.2.3.4/99", "tokenPlan": "none"} {
-		s.Post("/policies/all", allOf("1", field, value)).Wants(
+		s.Post("/policies/all", allOf("{policy#}", field, value)).Wants(
 			t, http.StatusUnprocessableEntity, `id="`+field+`-error"`,
 		)
 	}
-	s.Post("/policies/all", allOf("1", "limits", "50 per minute, each address\n9 per hour")).Wants(
+	s.Post("/policies/all", allOf("{policy#}", "limits", "50 per minute, each address\n9 per hour")).Wants(
 		t, http.StatusUnprocessableEntity, `id="limits-lines"`, "For whom?")
-	form := allOf("1", "deny", "198.51.100.0/24\r\n2001:db8::/32, 192.0.2.7", "tokenPlan", "free",
+	form := allOf("{policy#}", "deny", "198.51.100.0/24\r\n2001:db8::/32, 192.0.2.7", "tokenPlan", "free",
 		"limits", "50 per minute, each address\n5000 per minute, together, shadow")
 	s.Post("/policies/all", form).Wants(t, http.StatusSeeOther)
 	set := s.Set()
@@ -206,8 +222,7 @@ func TestAllCallers(t *testing.T) {
 	)
 	undo := sitetest.UndoInPage.FindStringSubmatch(page.Body)[1]
 	warned := s.Post(undo, nil).Wants(t, http.StatusUnprocessableEntity, "JWTs without a plan are refused.")
-	s.Post(strings.Replace(undo, "/undo", "/revert", 1), sitetest.FormIn(warned.Body)).
-		Wants(t, http.StatusSeeOther)
+	s.Post(undo, sitetest.FormIn(warned.Body)).Wants(t, http.StatusSeeOther)
 	if set := s.Set(); len(set.Deny) != 0 {
 		t.Errorf("after the undo: %+v, want no denied networks", set)
 	}
@@ -277,7 +292,7 @@ func TestOverview(t *testing.T) {
 	s.Get("/?"+url.Values{"from": {from}, "to": {to}}.Encode()).Wants(t, http.StatusOK,
 		"No requests in this period")
 	s.Keys.Server.SetTime(time.Now()) // so that audit entries fall into the hour on the page
-	s.Post("/policies/plans/1/edit", planOf(1, "free", "7")).Wants(t, http.StatusSeeOther)
+	s.Post("/policies/plans/1/edit", planOf("{policy#}", "free", "7")).Wants(t, http.StatusSeeOther)
 	s.Get("/?range=1h").Wants(t, http.StatusOK, "plan free: limits")
 	if got := s.Refresh("/?live=5").Wants(
 		t, http.StatusOK, `<section id="live"`, "125 calls, 30 denied, 0 refused",

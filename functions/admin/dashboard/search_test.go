@@ -8,15 +8,14 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"tidegate/functions/admin/server"
-	"tidegate/internal/audit"
 	"tidegate/internal/cause"
 	"tidegate/internal/records"
+	"tidegate/internal/registry"
 	"tidegate/internal/testing/sitetest"
 )
 
@@ -54,13 +53,15 @@ func TestFindPartOfName(t *testing.T) {
 	keys := sitetest.NewRegistry(t)
 	keys.Plan("free", sitetest.Per(10, time.Minute))
 	keys.Plan("gold", sitetest.Per(10, time.Minute))
+	free, gold := []string{"other"}, []string{}
 	for i := range 60 {
-		keys.CreateKey(fmt.Sprintf("%c corp %02d", 'a'+i%26, i), "free")
+		free = append(free, fmt.Sprintf("%c corp %02d", 'a'+i%26, i))
 	}
 	for i := range 30 {
-		keys.CreateKey(fmt.Sprintf("Corp-%02d", i), "gold")
+		gold = append(gold, fmt.Sprintf("Corp-%02d", i))
 	}
-	keys.CreateKey("other", "free")
+	keys.CreateNamed("free", free...)
+	keys.CreateNamed("gold", gold...)
 	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
 	named := regexp.MustCompile(`(?i)<bdi>([a-z]? ?corp.\d\d)</bdi></a>`)
 	var found []string
@@ -90,8 +91,8 @@ func TestFindPartOfName(t *testing.T) {
 		"All keys whose name contains “corp”: 90.")
 }
 
-// Explain and the audit log find a key by id, secret or name. If several keys have the
-// name, they list them. The audit log also finds the name of a deleted key.
+// Explain and the audit find a key by id, secret or name. If several keys have the
+// name, they list them. The audit also finds the name of a deleted key.
 func TestFindByName(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.CreateKey("Acme", "free") // in addition to acme
@@ -124,10 +125,11 @@ func TestFindByName(t *testing.T) {
 	s.Get("/audit?subject=bolt").Wants(t, http.StatusOK, "Changes of", "key.create", `value="{bolt}"`)
 	if body := s.Get("/audit?subject=acme").Wants(t, http.StatusOK, "Several keys").Body; strings.Contains(
 		body, "key.create</code>") {
-		t.Error("the audit log lists entries although several keys have the name")
+		t.Error("the audit lists entries although several keys have the name")
 	}
 	s.Get("/audit?subject="+secret).Wants(t, http.StatusSeeOther)
-	s.Post("/keys/{zeta}/delete", fields("version", "1", "reason", "left us", "confirm", "zeta")).Wants(t,
+	s.Post("/keys/{zeta}/delete", fields("version", "{zeta#}", "reason", "left us", "confirm",
+		"zeta")).Wants(t,
 		http.StatusSeeOther)
 	deleted := s.Get("/audit?subject=Zeta").Wants(t, http.StatusOK, "left us", "key.create").Body
 	if strings.Contains(deleted, "<bdi>bolt</bdi>") {
@@ -137,17 +139,17 @@ func TestFindByName(t *testing.T) {
 	s.Get("/audit?subject=nobody").Wants(t, http.StatusOK, "No key has this id or name")
 }
 
-// The audit log's filter includes entries at the instant from, and excludes those at to.
+// The audit's filter includes entries at the instant from, and excludes those at to.
 func TestAuditByDates(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for _, name := range []string{"one", "two", "three"} {
 		s.Keys.CreateKey(name, "free")
 	}
-	list, err := s.Keys.Audit().List(t.Context(), audit.Query{Action: audit.KeyCreate})
+	list, err := s.Keys.Audit(t.Context(), registry.AuditQuery{Action: registry.KeyCreate})
 	if err != nil || len(list.Entries) < 3 {
 		t.Fatalf("got %d entries, %v, want at least 3", len(list.Entries), err)
 	}
-	subject := regexp.MustCompile(`data-label="Subject"><a[^>]*><bdi>([^<]*)`)
+	subject := regexp.MustCompile(`(?s)data-label="Action">.*?<bdi>([^<]*)</bdi>`)
 	names := func(path string) string {
 		var all []string
 		for _, m := range subject.FindAllStringSubmatch(s.Get(path).Wants(t, http.StatusOK).Body, -1) {
@@ -155,33 +157,21 @@ func TestAuditByDates(t *testing.T) {
 		}
 		return strings.Join(all, " ")
 	}
-	at := func(i int, add time.Duration) string { // the time in an entry's id, plus add
-		ms, _, _ := strings.Cut(list.Entries[i].ID, "-")
-		n, err := strconv.ParseInt(ms, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return url.QueryEscape(time.UnixMilli(n).Add(add).UTC().Format(time.RFC3339Nano))
+	at := func(i int, add time.Duration) string {
+		return url.QueryEscape(list.Entries[i].Time.Add(add).UTC().Format(time.RFC3339Nano))
 	}
-	var want []string // names of the entries before the newest one's millisecond
-	begin, end := at(2, 0), at(0, 0)
-	for _, e := range list.Entries[:3] {
-		if e.ID[:13] != list.Entries[0].ID[:13] {
-			want = append(want, e.Name)
-		}
+	if got := names("/audit?what=key.create&from=" + at(2, 0) + "&to=" + at(0, 0)); got != "two one" {
+		t.Errorf("got %q, want two and one", got)
 	}
-	if got := names("/audit?what=key.create&from=" + begin + "&to=" + end); !strings.HasPrefix(got,
-		strings.Join(want, " ")) || strings.Contains(got, list.Entries[0].Name) {
-		t.Errorf("got entries of %s, want %v", got, want)
-	}
-	if got := names("/audit?what=key.create&from=" + at(0, time.Millisecond)); got != "" {
-		t.Errorf("after the newest entry got those of %s, want none", got)
+	if got := names("/audit?what=key.create&from=" + at(0, time.Nanosecond)); got != "" {
+		t.Errorf("after the newest got %q, want none", got)
 	}
 	s.Get("/audit?from=2099-01-01T00:00&to=2099-01-02T00:00").Wants(t, http.StatusOK, "No changes found")
 	s.Get("/audit?from=yesterday").Wants(t, http.StatusUnprocessableEntity, "enter a date and a time")
 	s.Get("/audit.csv?to=yesterday").Wants(t, http.StatusBadRequest)
-	s.Get("/api/v1/audit?action=key.create&from="+at(0, time.Millisecond)).Wants(t, http.StatusOK, `"items":[]`)
-	s.Get("/api/v1/audit?action=key.create&to="+at(0, time.Millisecond)).Wants(t, http.StatusOK, `"three"`)
+	s.Get("/api/v1/audit?action=key.create&from="+at(0, time.Nanosecond)).Wants(t, http.StatusOK, `"items":[]`)
+	s.Get("/api/v1/audit?action=key.create&to="+at(0, time.Nanosecond)).Wants(t, http.StatusOK, `"three"`)
+	s.Get("/api/v1/audit?action=key.create&count=1&to="+at(0, 0)).Wants(t, http.StatusOK, `"name":"two"`)
 	s.Get("/api/v1/audit?name=THREE").Wants(t, http.StatusOK, `"name":"three"`)
 }
 
@@ -208,9 +198,11 @@ func keysInState(s *sitetest.Site, state string) (names []string, pages int) {
 func TestFirstPageOfKeyStates(t *testing.T) {
 	keys := sitetest.NewRegistry(t)
 	keys.Plan("free", sitetest.Per(10, time.Hour))
-	for i := range 600 {
-		keys.CreateKey(fmt.Sprintf("customer-%03d", i), "free")
+	names := make([]string, 600)
+	for i := range names {
+		names[i] = fmt.Sprintf("customer-%03d", i)
 	}
+	keys.CreateNamed("free", names...)
 	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
 	now := time.Now()
 	denied := func(name string, by cause.Cause) {
@@ -218,7 +210,8 @@ func TestFirstPageOfKeyStates(t *testing.T) {
 			Limit: "10 per hour", RetryAfter: time.Hour})
 	}
 	for _, name := range []string{"customer-590", "customer-591"} {
-		s.Post("/keys/{"+name+"}/ban", fields("lasts", "1h", "version", "1", "reason", "abuse")).Wants(t,
+		s.Post("/keys/{"+name+"}/ban", fields("lasts", "1h", "version", "{"+name+"#}", "reason",
+			"abuse")).Wants(t,
 			http.StatusSeeOther)
 	}
 	denied("customer-592", cause.Ban) // no longer banned
@@ -229,7 +222,7 @@ func TestFirstPageOfKeyStates(t *testing.T) {
 	keys.Use("customer-596", 8)
 	keys.Use("customer-597", 9)
 	keys.Use("customer-598", 7)
-	s.Post("/keys/{customer-595}/reset", fields("version", "1", "reason", "sorry", "confirm",
+	s.Post("/keys/{customer-595}/reset", fields("version", "{customer-595#}", "reason", "sorry", "confirm",
 		"customer-595")).Wants(t, http.StatusSeeOther)
 	for state, want := range map[string][]string{
 		"banned":  {"customer-590", "customer-591"},

@@ -7,8 +7,8 @@ import (
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/page"
-	"tidegate/internal/audit"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/web/templates"
 )
 
@@ -19,16 +19,20 @@ func (d *dashboard) redirectToSecret(
 	if err := d.StoreSecret(r, k.ID, secret); err != nil {
 		return page.Failed("hand over secret", err)
 	}
+	if len(app.NotesOf(r.Context())) > 0 {
+		d.Flash(r, "", "")
+	}
 	return page.Redirect(w, r, d.Path("/secrets/"+k.ID))
 }
 
 // showSecret shows a new secret once, to the user who requested it.
 func (d *dashboard) showSecret(w http.ResponseWriter, r *http.Request) error {
+	id := r.PathValue("id")
 	k, err := d.key(r)
-	if err != nil {
-		return page.Failed("get key", err)
+	if err != nil { // it may not be known whether the key was saved
+		k = policy.Key{ID: id, Name: id}
 	}
-	secret, ok := d.TakeSecret(r, k.ID)
+	secret, ok := d.TakeSecret(r, id)
 	if !ok {
 		return page.Problem{
 			Status: http.StatusGone, Heading: "This secret was shown once",
@@ -38,7 +42,7 @@ func (d *dashboard) showSecret(w http.ResponseWriter, r *http.Request) error {
 	}
 	name := page.Clip(k.Name, page.MaxName)
 	heading := "The new secret of “" + name + "”"
-	if k.Version == 1 {
+	if k.Created.Equal(k.Updated) {
 		heading = "Key created: “" + name + "”"
 	}
 	advice := []string{"Send it as x-api-key, or as Authorization: Bearer."}
@@ -85,23 +89,21 @@ func (d *dashboard) addSecretNotes(r *http.Request, action string, f *keyForm) (
 	}
 	f.facts = []string{used}
 	if action == app.Rotate {
-		f.warnings, err = d.rotationWarnings(r, f.key)
+		f.warnings = d.rotationWarnings(r, f.key)
 	}
-	return err
+	return nil
 }
 
 // rotationWarnings warns that a rotation expires the previous secret before its grace
 // period ends.
-func (d *dashboard) rotationWarnings(r *http.Request, k policy.Key) ([]string, error) {
-	rotations, err := d.Keys.Audit().List(r.Context(),
-		audit.Query{Subject: k.ID, Action: audit.KeyRotate, Count: 1})
-	if err != nil {
-		return nil, err
-	}
+func (d *dashboard) rotationWarnings(r *http.Request, k policy.Key) []string {
 	name := "The previous secret"
-	for _, e := range rotations.Entries {
-		name += ", replaced by " + page.Clip(e.By.Name, page.MaxName) + " on " +
-			page.Instant(e.Time).Text + ","
+	for _, e := range d.History(r.Context(), k.ID, k.Version) {
+		if e.Action == registry.KeyRotate {
+			name += ", replaced by " + page.Clip(e.By.Name, page.MaxName) + " on " +
+				page.Instant(e.Time).Text + ","
+			break
+		}
 	}
-	return []string{name + " works until " + page.Instant(k.Grace).Text + ". Rotating expires it now."}, nil
+	return []string{name + " works until " + page.Instant(k.Grace).Text + ". Rotating expires it now."}
 }

@@ -17,8 +17,8 @@ import (
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/policydoc"
-	"tidegate/internal/audit"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/web/templates"
 )
 
@@ -68,7 +68,7 @@ func (d *dashboard) accountFacts(a auth.Actor) []templates.Fact {
 		{Name: "Name", Value: page.Clip(a.Name, page.MaxName)},
 		{Name: "Role", Value: a.Role.String() + ": can " + access},
 		{Name: "Logged in with", Value: method},
-		{Name: "Name in the audit log", Value: page.Clip(a.String(), 2*page.MaxName)},
+		{Name: "Name in the audit", Value: page.Clip(a.String(), 2*page.MaxName)},
 	}
 }
 
@@ -139,7 +139,7 @@ func (f *tokenForm) table() form.Table {
 }
 
 // token returns the typed token. It may be invalid; the store validates it.
-func (f *tokenForm) token(by audit.Actor) token.New {
+func (f *tokenForm) token(by registry.Actor) token.New {
 	n := token.New{Name: f.name.Text, Scope: token.Scope(f.scope.Text), By: by}
 	if days, err := strconv.ParseUint(f.days.Text, 10, 16); err == nil {
 		n.Expires = time.Now().UTC().AddDate(0, 0, int(days))
@@ -172,7 +172,7 @@ func (d *dashboard) createToken(w http.ResponseWriter, r *http.Request) error {
 		return d.renderSettings(w, r, http.StatusOK, typed)
 	}
 	created, secret, err := d.Tokens.Create(r.Context(), typed.token(app.ActorOf(r.Context())))
-	if err == nil {
+	if err = app.NotedSecret(r.Context(), err); err == nil {
 		err = d.StoreSecret(r, tokenSecret+created.ID, secret.Reveal())
 	}
 	switch {
@@ -181,6 +181,9 @@ func (d *dashboard) createToken(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		return page.Failed("create token", err)
 	default:
+		if len(app.NotesOf(r.Context())) > 0 {
+			d.Flash(r, "", "")
+		}
 		return page.Redirect(w, r, d.Path("/settings?made="+created.ID))
 	}
 }
@@ -189,23 +192,28 @@ func (d *dashboard) createToken(w http.ResponseWriter, r *http.Request) error {
 const tokenSecret = "token:"
 
 // createdToken returns the token that the query parameter made names, if its secret was
-// not shown yet, else nil.
+// not shown yet, else nil. It need not be among the tokens: it may not be known whether it
+// was saved.
 func (d *dashboard) createdToken(r *http.Request, tokens []token.Token) *templates.CreatedToken {
+	made := token.Token{ID: r.URL.Query().Get("made")}
+	secret, ok := d.TakeSecret(r, tokenSecret+made.ID)
+	if !ok {
+		return nil
+	}
+	made.Name = made.ID
 	for _, t := range tokens {
-		if t.ID != r.URL.Query().Get("made") {
-			continue
-		}
-		if secret, ok := d.TakeSecret(r, tokenSecret+t.ID); ok {
-			return &templates.CreatedToken{
-				Name: page.Clip(t.Name, page.MaxName), Secret: secret, Expires: page.Instant(t.Expires),
-			}
+		if t.ID == made.ID {
+			made = t
 		}
 	}
-	return nil
+	return &templates.CreatedToken{
+		Name: page.Clip(made.Name, page.MaxName), Secret: secret, Expires: page.Instant(made.Expires),
+	}
 }
 
 func (d *dashboard) revokeToken(w http.ResponseWriter, r *http.Request) error {
-	err := d.Tokens.Revoke(r.Context(), r.PathValue("id"), app.ActorOf(r.Context()))
+	err := app.Noted(r.Context(),
+		d.Tokens.Revoke(r.Context(), r.PathValue("id"), app.ActorOf(r.Context())))
 	flash := "Token revoked."
 	if errors.Is(err, token.ErrNotFound) {
 		flash, err = "Token already revoked.", nil

@@ -27,7 +27,7 @@ func TestRareSettingsAreFolded(t *testing.T) {
 	if all := len(folded.FindAllString(page, -1)); all != 2 {
 		t.Errorf("the form folds %d parts, want 2: addresses and plans", all)
 	}
-	form := allOf("1", "action", "preview")
+	form := allOf("{policy#}", "action", "preview")
 	for _, c := range []struct {
 		status      int
 		field, text string

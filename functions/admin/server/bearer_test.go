@@ -67,7 +67,7 @@ func TestSettleToken(t *testing.T) {
 	})
 	secret := s.Keys.Secrets["acme"]
 	call, err := enforce.NewChecker(s.Keys.Client, sitetest.Pepper).Check(t.Context(), enforce.Call{
-		Kind: policy.APIKey, Subject: secret.ID(), Secret: secret, Route: route.Call{Path: "/chat"}}, nil)
+		Kind: policy.APIKey, Subject: secret.ID(), Secret: secret, Route: route.Call{Path: "/chat"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestBearerAroundThePath(t *testing.T) {
 		"/api//../keys/AAAAAAAAAAAA/limits", "//api/v1/me", "/API/v1/me",
 	} {
 		got := s.Do(
-			http.MethodPost, path, sitetest.LimitsForm(1, "99 per hour"),
+			http.MethodPost, path, sitetest.LimitsForm("{acme#}", "99 per hour"),
 			sitetest.Bearer(write),
 		)
 		if got.StatusCode < 300 || s.Keys.Written() != 0 {
@@ -151,7 +151,7 @@ func TestTokensWithoutStore(t *testing.T) {
 	s := sitetest.New(t)
 	read := s.NewToken(token.Read)
 	s.Do(http.MethodGet, "/api/v1/me", nil, sitetest.Bearer(read)).Wants(t, http.StatusOK)
-	s.Store.SetError("ERR out of order")
+	s.Keys.Fail("ERR out of order")
 	got := s.Do(http.MethodGet, "/api/v1/me", nil, sitetest.Bearer(read)).Wants(t,
 		http.StatusServiceUnavailable)
 	if got.Header.Get("Retry-After") == "" || strings.Contains(got.Body, "out of order") {

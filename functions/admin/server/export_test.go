@@ -1,6 +1,11 @@
 package server
 
-import "slices"
+import (
+	"context"
+	"slices"
+
+	"tidegate/internal/registry"
+)
 
 // Unexported values that tests in package server_test use.
 const (
@@ -19,4 +24,9 @@ func Patterns() []string {
 		all = append(all, r.Pattern)
 	}
 	return all
+}
+
+// Warnings returns what every page says of the state of the log.
+func Warnings(status func(context.Context) registry.LogStatus) func(context.Context) []string {
+	return (&banner{status: status}).warnings
 }

@@ -26,7 +26,7 @@ func withGroup(s *sitetest.Site) {
 		secret := s.Keys.Secrets[name]
 		for range 3 {
 			call := enforce.Call{Kind: policy.APIKey, Subject: secret.ID(), Secret: secret}
-			c, err := checker.Check(s.T.Context(), call, nil)
+			c, err := checker.Check(s.T.Context(), call)
 			if s.Keys.Must(err); !c.Allowed {
 				s.T.Fatalf("got %+v, want an allowed call", c)
 			}
@@ -65,7 +65,7 @@ func TestGroupOverridePages(t *testing.T) {
 	s.Get("/groups/corp").Wants(t, http.StatusOK, "Override limits")
 	const path = "/groups/corp/limits"
 	page := s.Get(path).Wants(t, http.StatusOK, "Limits of the keys of group")
-	typed := sitetest.LimitsForm(1, "7 per minute")
+	typed := sitetest.LimitsForm("{acme#}", "7 per minute")
 	s.Post(path, typed).Wants(t, http.StatusConflict, "changed meanwhile")
 	sitetest.With(typed, "version", sitetest.HiddenIn(page.Body).Get("version"), "reason", "")
 	s.Post(path, typed).Wants(t, http.StatusUnprocessableEntity)
@@ -73,7 +73,8 @@ func TestGroupOverridePages(t *testing.T) {
 	s.Get("/groups/corp").Wants(t, http.StatusOK, "7 per minute", "a launch", "End override")
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "7 per minute", "for the group corp", "group override",
 		"replaced: denies nothing")
-	s.Get("/audit").Wants(t, http.StatusOK, "Limits of group  <a", "a launch")
+	s.Get("/audit").Wants(t, http.StatusOK, `Limits of  <a href="/groups/corp"><bdi>group corp</bdi>`,
+		"a launch")
 	s.Post("/groups/corp/end", url.Values{"reason": {"over"}}).Wants(t, http.StatusSeeOther)
 	if page = s.Get("/groups/corp").Wants(t, http.StatusOK); strings.Contains(page.Body, "a launch") {
 		t.Error("the override is on the page after its end")

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"net/url"
@@ -12,7 +11,6 @@ import (
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/password"
 	"tidegate/functions/admin/dashboard/page"
-	"tidegate/internal/audit"
 	"tidegate/internal/limits"
 	"tidegate/web/templates"
 )
@@ -87,7 +85,7 @@ func (s *server) login(w http.ResponseWriter, r *http.Request) error {
 	}
 	switch {
 	case errors.Is(err, password.ErrWrong):
-		s.recordRefusedLogin(r, name)
+		s.refusedLogin(name)
 		return s.refuseLogin(w, r, http.StatusUnauthorized, "User or password is wrong.")
 	case err != nil:
 		return page.Failed("login", err)
@@ -161,37 +159,11 @@ func (s *server) resume(w http.ResponseWriter, r *http.Request) error {
 		templates.Resume(templates.ResumePage{Page: s.Page(r, "Continue your edit"), Button: page.Resume}))
 }
 
-// recordLogin appends a log-in to the audit log. If it fails, the caller refuses the
-// log-in. While Valkey lacks audit entries of log-ins, users must log in to restore them:
-// such a log-in is only in the function's log.
-func (s *server) recordLogin(ctx context.Context, actor auth.Actor) error {
-	err := s.Keys.Audit().Append(ctx, audit.Entry{
-		By: audit.Actor{Kind: string(actor.Kind), Name: actor.String()}, Action: audit.Login,
-		Subject: audit.LoginSubject, Name: actor.Name,
-	})
-	if errors.Is(err, audit.ErrBehind) {
-		s.Log.Error("login without audit", "user", actor.String(), "cause", err)
-		return nil
-	}
-	return err
-}
-
-// recordRefusedLogin appends a refused log-in to the audit log, up to the throttle's
-// bound. It records only names of known users, since users type passwords in the wrong
-// field. It logs an error; the log-in is refused in any case.
-func (s *server) recordRefusedLogin(r *http.Request, name string) {
-	s.Log.Warn("login refused")
+// refusedLogin logs a refused log-in. It names only known users, since users type passwords
+// in the wrong field.
+func (s *server) refusedLogin(name string) {
 	if _, known := s.users.Find(name); !known {
 		name = ""
 	}
-	allowed, err := s.Logins.AllowAudit(r.Context())
-	if allowed && err == nil {
-		err = s.Keys.Audit().Append(r.Context(), audit.Entry{
-			By: audit.Actor{Kind: "system", Name: audit.LoginSubject}, Action: audit.LoginRefused,
-			Subject: audit.LoginSubject, Name: name,
-		})
-	}
-	if err != nil {
-		s.Log.Error("record refused login", "cause", err)
-	}
+	s.Log.Warn("login refused", "user", name)
 }

@@ -3,6 +3,8 @@ package server
 import (
 	"errors"
 	"net/http"
+	"strconv"
+	"strings"
 
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/oidc"
@@ -51,8 +53,9 @@ func (s *server) atProvider(
 // be Lax, since the browser sends it when the provider redirects here.
 func (s *server) flowCookieName() string { return s.cookieName("-login") }
 
-// finishProviderLogin handles the provider's answer. It always deletes the cookie, so
-// that an answer counts once.
+// finishProviderLogin handles the provider's answer. It deletes the cookie of the login that
+// the answer belongs to, so that an answer counts once; another login, as of a second tab,
+// goes on. The reload of an answer that logged somebody in leads to the dashboard.
 func (s *server) finishProviderLogin(
 	w http.ResponseWriter, r *http.Request, attempt throttle.Attempt,
 ) error {
@@ -60,8 +63,13 @@ func (s *server) finishProviderLogin(
 	if c, err := r.Cookie(s.flowCookieName()); err == nil {
 		sealed = c.Value
 	}
-	http.SetCookie(w, s.cookie(s.flowCookieName(), "", -1))
+	if sealed == "" && auth.From(r.Context()).Known() {
+		return page.Redirect(w, r, s.Path("/"))
+	}
 	identity, err := s.Provider.Finish(r.Context(), sealed, r.URL.Query())
+	if !errors.Is(err, oidc.ErrFlow) {
+		http.SetCookie(w, s.cookie(s.flowCookieName(), "", -1))
+	}
 	if err != nil {
 		return s.providerProblem(r, err)
 	}
@@ -71,29 +79,48 @@ func (s *server) finishProviderLogin(
 	return s.startSession(w, r, identity.Actor, s.Provider.Fingerprint(), s.LocalPath(identity.Next))
 }
 
-// providerProblem returns what the user can do, and logs the cause.
+// maxReason bounds the words of a provider on a page, in bytes.
+const maxReason = 300
+
+// providerProblem returns what the user can do, and logs the cause. A provider that says
+// why is quoted.
 func (s *server) providerProblem(r *http.Request, err error) error {
-	s.Log.Warn("login at the provider failed", "cause", err)
+	s.Log.Warn("login at the provider failed", "cause", err,
+		"answer", page.Clip(r.URL.Query().Get("error"), 100))
 	p := page.Problem{Action: templates.Choice{Text: "Back to login", Address: s.Path("/login")}}
 	var refused *oidc.RefusedError
 	var roleless *oidc.NoRoleError
+	var invalid *oidc.TokenError
+	var setup *oidc.SetupError
 	switch {
 	case errors.Is(err, oidc.ErrFlow):
 		p.Status, p.Heading = http.StatusBadRequest, "Login expired"
-		p.Advice = "It was started in another browser, took over ten minutes or is already complete. " +
-			"Start again."
+		p.Advice = "It was started in another browser or tab, took over ten minutes or is already " +
+			"complete. Start again."
+	case errors.Is(err, oidc.ErrUsed):
+		s.refusedLogin("")
+		p.Status, p.Heading = http.StatusBadRequest, "Login already used"
+		p.Advice = "This answer of " + s.Provider.Host() + " was used before, or is too old. Start again."
 	case errors.As(err, &refused):
-		s.recordRefusedLogin(r, "")
+		s.refusedLogin("")
 		p.Status, p.Heading = http.StatusForbidden, s.Provider.Host()+" did not log you in"
-		p.Advice = "Reason: " + page.Clip(refused.Code, 100) + "."
+		code := page.Clip(refused.Code, 100)
+		p.Advice = "Reason: " + code + "."
+		if refused.Description != "" {
+			p.Advice = "Reason: " + page.Clip(refused.Description, maxReason) + " (" + code + ")"
+		}
 	case errors.As(err, &roleless):
-		s.recordRefusedLogin(r, "")
+		s.refusedLogin("")
 		p.Status, p.Heading, p.Advice = http.StatusForbidden, "You have no role here",
 			s.noRoleAdvice(roleless)
-	case errors.Is(err, oidc.ErrToken):
-		s.recordRefusedLogin(r, "")
+	case errors.As(err, &invalid):
+		s.refusedLogin("")
 		p.Status, p.Heading = http.StatusForbidden, "Invalid answer from "+s.Provider.Host()
-		p.Advice = "You are not logged in. Try again, or ask an administrator."
+		p.Advice = "You are not logged in: " + page.Clip(invalid.Why, maxReason) +
+			". Try again, or ask an administrator."
+	case errors.As(err, &setup):
+		p.Status, p.Heading = http.StatusBadGateway, "Log-in with "+s.Provider.Host()+" is not set up"
+		p.Advice = page.Clip(setup.Why, maxReason) + " Ask an administrator."
 	default:
 		p.Status, p.Heading = http.StatusBadGateway, s.Provider.Host()+" is not responding"
 		p.Advice = "You cannot log in with it right now. Try again soon."
@@ -101,17 +128,33 @@ func (s *server) providerProblem(r *http.Request, err error) error {
 	return p
 }
 
+// noRoleAdvice says what the provider sent. The values that give a role are only logged.
 func (s *server) noRoleAdvice(e *oidc.NoRoleError) string {
-	what := "sent no claim “" + page.Clip(e.Claim, 100) + "” for you."
+	claim := "“" + page.Clip(e.Claim, 100) + "”"
+	what := "sent no claim " + claim + " for you."
 	switch {
 	case e.Unverified:
-		what = "has not verified your e-mail address. Verify it there and log in again."
+		what = "does not say that it has verified your e-mail address. Verify it there and log in again."
 	case e.Overage:
-		what = "left the claim “" + page.Clip(e.Claim, 100) + "” out, because you are in too many groups. " +
+		what = "left the claim " + claim + " out, because you are in too many groups. " +
 			"Let it send only groups that are assigned to this application, or application roles."
+	case e.Shape != "":
+		what = "sent " + e.Shape + " as the claim " + claim + ", so it has no values."
+	case e.Near != "":
+		what = "sent “" + e.Near + "” in the claim " + claim +
+			", which differs in case or spaces from a value that gives a role."
 	case e.Present:
-		what = "sent a claim “" + page.Clip(e.Claim, 100) +
-			"” for you, but none of its values gives a role."
+		what = "sent " + quoted(e.Values, e.More) + " in the claim " + claim +
+			", and none of it gives a role."
 	}
 	return s.Provider.Host() + " logged you in, but " + what + " Ask an administrator."
+}
+
+// quoted lists values in quotation marks, and how many more there are.
+func quoted(values []string, more int) string {
+	text := "“" + strings.Join(values, "”, “") + "”"
+	if more > 0 {
+		text += " and " + strconv.Itoa(more) + " more"
+	}
+	return text
 }

@@ -107,7 +107,7 @@ func refusedSecrets(t *testing.T, s *sitetest.Site) map[string]string {
 		all[name] = s.Keys.Secrets[name].Reveal()
 	}
 	k := s.Keys.CreateKey("rotated", "free")
-	if _, _, err := s.Keys.Rotate(t.Context(), k.ID, 1, 0, sitetest.ByTest); err != nil {
+	if _, _, err := s.Keys.Rotate(t.Context(), k.ID, k.Version, 0, sitetest.ByTest); err != nil {
 		t.Fatal(err)
 	}
 	all["rotated"] = s.Keys.Secrets["rotated"].Reveal()
@@ -166,7 +166,8 @@ func TestOwnKeyRefused(t *testing.T) {
 func TestOwnKeyInGrace(t *testing.T) {
 	s := sitetest.New(t)
 	old := s.Keys.Secrets["acme"].Reveal()
-	_, _, err := s.Keys.Rotate(t.Context(), s.Keys.IDs["acme"], 1, time.Hour, sitetest.ByTest)
+	k := s.Keys.Key("acme")
+	_, _, err := s.Keys.Rotate(t.Context(), k.ID, k.Version, time.Hour, sitetest.ByTest)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,7 +43,7 @@ func (s *server) routes() []auth.Route {
 func (s *server) apiRoutes() []auth.Route {
 	services := api.Services{
 		Keys: s.Keys, Checker: s.Checker, Records: s.Records, Crossings: s.Crossings,
-		Tokens: s.Tokens, Log: s.Log, Journal: s.Journal, Proxies: s.Proxies,
+		Tokens: s.Tokens, Log: s.Log, Proxies: s.Proxies,
 	}
 	if s.OwnerView {
 		services.Owners = &app.Owners{Keys: s.Keys, Records: s.Records, Throttle: s.Owners}
@@ -57,7 +56,7 @@ func (s *server) pageRoutes() []auth.Route {
 		Keys: s.Keys, Checker: s.Checker, Records: s.Records, Sessions: s.Sessions, Tokens: s.Tokens,
 		StoreVersion: s.StoreVersion, Log: s.Log, Stage: s.Stage, Release: s.Release,
 		ExampleURL: s.ExampleURL,
-		Journal:    s.Journal, Crossings: s.Crossings, Proxies: s.Proxies,
+		Crossings:  s.Crossings, Proxies: s.Proxies,
 	}
 	if s.Provider != nil {
 		services.ProviderHost = s.Provider.Host()
@@ -95,7 +94,12 @@ func (s *server) newRouter(routes []auth.Route) (*router, error) {
 		}
 		method, path, _ := strings.Cut(r.Pattern, " ")
 		r.Pattern = method + " " + s.Path(path)
-		r.Deadline = cmp.Or(r.Deadline, auth.Short)
+		if r.Deadline == 0 {
+			r.Deadline = auth.Short
+			if method != http.MethodGet {
+				r.Deadline = auth.Slow // an edit waits for the store of the log
+			}
+		}
 		made.mux.HandleFunc(r.Pattern, s.serve(r))
 		made.known[r.Pattern] = r
 	}
@@ -122,6 +126,7 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, handle auth.Hand
 // viewer, so that others cannot find out which routes exist.
 func (s *server) dispatch(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(context.WithoutCancel(r.Context())) // see auth.Route
+	w, r = s.withNotes(w, r)
 	router, err := s.routerOf(r)
 	if err != nil {
 		s.Log.Error("describe the API", "cause", err)

@@ -25,7 +25,6 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/crossing"
 	"tidegate/internal/enforce"
-	"tidegate/internal/journal"
 	"tidegate/internal/policy"
 	"tidegate/internal/proxies"
 	"tidegate/internal/records"
@@ -59,8 +58,8 @@ type Config struct {
 	ExampleURL string
 }
 
-// Services are the dependencies of the server, the pages and the API. Every field except
-// Journal is required.
+// Services are the dependencies of the server, the pages and the API. Every field is
+// required.
 type Services struct {
 	Keys      *app.Registry
 	Checker   *enforce.Checker // for Explain, and for backends that reserve and settle costs
@@ -70,7 +69,6 @@ type Services struct {
 	Tokens    *token.Store
 	Logins    *throttle.Throttle
 	Owners    *throttle.Owners
-	Journal   *journal.Journal // nil for none
 	// Pepper gives the keys of page.Sealer.
 	Pepper apikey.Pepper
 	// Ready returns nil if checks can work with Valkey.
@@ -114,8 +112,9 @@ func newServer(config Config, services Services, unavailable bool) *server {
 	s := &server{Config: config, Services: services, unavailable: unavailable}
 	s.Renderer = page.New(config.BasePath, config.Stage, services.Log, s.newSessions())
 	s.Resumes = s.canResume
-	if services.Journal != nil {
-		s.JournalStatus = services.Journal.Status
+	s.Notes = notesOf
+	if services.Keys != nil {
+		s.Warnings = (&banner{status: services.Keys.LogStatus}).warnings
 	}
 	return s
 }
@@ -164,8 +163,9 @@ func CheckBasePath(p string) error {
 
 const healthDeadline = 500 * time.Millisecond
 
-// health reports whether checks can work with Valkey, within healthDeadline. It reveals
-// the kind of refusal and nothing else, since anybody may request it.
+// health reports whether checks can work with Valkey, within healthDeadline, whatever is
+// slow. It changes nothing. It reveals the kind of refusal and nothing else, since anybody
+// may request it.
 func (s *server) health(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), healthDeadline)
 	defer cancel()
@@ -173,7 +173,15 @@ func (s *server) health(w http.ResponseWriter, r *http.Request) error {
 	if s.Eviction != "" {
 		text += "eviction " + s.Eviction + "\n"
 	}
-	if err := s.Ready(ctx); err != nil {
+	ready := make(chan error, 1)
+	go func() { ready <- s.Ready(ctx) }()
+	var err error
+	select {
+	case err = <-ready:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
 		s.Log.Warn("health", "cause", err)
 		status, text = http.StatusServiceUnavailable, "alive\nstore "+cmp.Or(store.Refusal(err), "away")+"\n"
 		if errors.Is(err, policy.ErrMissing) {

@@ -136,9 +136,6 @@ func (s *server) startSession(
 	w http.ResponseWriter, r *http.Request, actor auth.Actor, binding, next string,
 ) error {
 	ctx := r.Context()
-	if err := s.recordLogin(ctx, actor); err != nil {
-		return page.Failed("record login", err)
-	}
 	// A new session id without the old session's data prevents session fixation.
 	err := s.Session.Clear(ctx)
 	if err == nil {
@@ -156,6 +153,7 @@ func (s *server) startSession(
 	s.Session.Put(ctx, sessionBinding, binding)
 	s.Session.Put(ctx, page.SessionStarted, time.Now().Unix())
 	s.Session.Put(ctx, page.SessionAgent, browserName(r.UserAgent()))
+	s.Log.Info("login", "user", actor.String())
 	return page.Redirect(w, r, next)
 }
 

@@ -149,7 +149,7 @@ func newTable(t *testing.T) *table {
 		set.TokenPlan, set.AddressPlan = "hourly", "hourly"
 	})
 	pepper := apikey.Pepper(strings.Repeat("pepper!!", 4))
-	return &table{fixture: f, recorder: &recorder{checker: checks{f.checker}}, identities: allSources(pepper),
+	return &table{fixture: f, recorder: &recorder{checker: f.checker}, identities: allSources(pepper),
 		pepper: pepper}
 }
 
@@ -178,15 +178,14 @@ func (tb *table) key(t *testing.T, state string) caller {
 	}
 	k, secret := registrytest.Create(t, tb.store, tester, n)
 	c := caller{header: "x-api-key", value: secret.Reveal(), address: "192.0.2.1", name: "a key",
-		keyVersion: 1}
+		keyVersion: k.Version}
 	switch state {
 	case "unknown":
 		c.value = must(apikey.Generate("test")).Reveal()
 	case "revoked":
-		must(registrytest.Revoke(t.Context(), tb.store, k.ID, 1, tester))
+		must(registrytest.Revoke(t.Context(), tb.store, k.ID, tester))
 	case "banned":
-		must(tb.store.Update(t.Context(), k.ID, 1, "key.ban", tester, ban))
-		c.keyVersion = 2
+		c.keyVersion = must(registrytest.Update(t.Context(), tb.store, k.ID, "key.ban", tester, ban)).Version
 	case "over":
 		c.calls = 1
 	}
@@ -236,8 +235,8 @@ func (tb *table) edit(t *testing.T, c caller, kind policy.Kind, state string) ca
 	if err != nil {
 		t.Fatal(err)
 	}
-	must(tb.store.Update(t.Context(), k.ID, k.Version, "key.edit", tester, change))
-	c.name, c.keyVersion = "adopted", 2
+	k = must(registrytest.Update(t.Context(), tb.store, k.ID, "key.edit", tester, change))
+	c.name, c.keyVersion = "adopted", k.Version
 	return c
 }
 
@@ -401,6 +400,29 @@ func TestTokenWithoutKeysOrPolicy(t *testing.T) {
 	}
 }
 
+// A token that is refused since it names no plan says why its claim names none.
+func TestRefusalSaysWhyNoPlan(t *testing.T) {
+	f := newFixture(t, valkeytest.Start(t))
+	identities := must(identity.New(identity.Config{
+		Sources: []identity.Kind{identity.JWT}, Pepper: apikey.Pepper(strings.Repeat("pepper!!", 4)),
+		JWT: jwt.Config{Issuers: []jwt.Issuer{{Name: issuer, Audiences: []string{audience},
+			Keys: must(jwt.ParseKeys([]byte(signingKey.Set()))), PlanClaim: "tier"}}},
+	}))
+	a := New(f.checker, identities, simple, slog.New(slog.DiscardHandler))
+	var reasons []string
+	a.Refused = func(_ context.Context, r Refused) { reasons = append(reasons, r.Refusal.Reason) }
+	for range 2 { // the second call finds the caller in memory
+		event := restEvent(map[string][]string{"Authorization": {token(signingKey, "ada", time.Hour)}})
+		if _, err := invoke(t, a, event); !errors.Is(err, ErrUnauthorized) {
+			t.Errorf("got %v, want ErrUnauthorized", err)
+		}
+	}
+	want := enforce.NoPlan + `: claim "tier" is missing`
+	if diff := cmp.Diff([]string{want, want}, reasons); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // unusableSet is a Checker without a usable policy set.
 type unusableSet struct{}
 
@@ -519,11 +541,11 @@ func TestNeverPasses(t *testing.T) {
 	must(tb.invoke(t, "REST REQUEST", tb.recorder, c))
 	id := tb.recorder.call.Subject
 	override := &policy.Override{Reason: "small", Limits: registrytest.Limits("2 per hour")}
-	must(registrytest.Override(t.Context(), tb.store, id, 1, override, tester))
+	k := must(registrytest.Override(t.Context(), tb.store, id, override, tester))
 	tb.setCost(t, 3)
 	got := must(tb.invoke(t, "REST REQUEST", tb.recorder, c))
 	want := iamPolicy(id, "Deny", methodARN, map[string]any{
-		"denied": true, "keyId": id, "keyName": c.name, "keyVersion": 2.0, "plan": "hourly",
+		"denied": true, "keyId": id, "keyName": c.name, "keyVersion": float64(k.Version), "plan": "hourly",
 		"route":            "orders",
 		"policyVersion":    float64(tb.recorder.checked.SetVersion),
 		"message":          "This call costs more than its limit ever admits. It can never pass.",

@@ -122,6 +122,11 @@ func (a *Authorizer) decide(ctx context.Context, e event) (verdict, enforce.Call
 		return verdict{}, call, &policy.RefusedError{Cause: cause.Malformed, Reason: identity.Reason(err)}
 	}
 	v, refusal := a.check(ctx, call)
+	if refusal != nil && refusal.Reason == enforce.NoPlan && caller.NoPlan != "" {
+		why := *refusal
+		why.Reason += ": " + caller.NoPlan
+		refusal = &why
+	}
 	if v.verified {
 		v.addClaims(caller.Claims)
 	}

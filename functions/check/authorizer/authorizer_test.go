@@ -19,7 +19,6 @@ import (
 	"tidegate/functions/check/identity"
 	"tidegate/internal/answer"
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
@@ -37,14 +36,7 @@ const (
 
 var simple = Answers{Format: Simple, Denial: Deny}
 
-var tester = registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}}
-
-// checks is a Checker that sends no piggybacked commands.
-type checks struct{ *enforce.Checker }
-
-func (c checks) Check(ctx context.Context, call enforce.Call) (enforce.Result, error) {
-	return c.Checker.Check(ctx, call, nil)
-}
+var tester = registry.Edit{By: registry.Actor{Kind: "user", Name: "tester"}}
 
 func onlyKeys() *identity.Resolver {
 	r, err := identity.New(identity.Default())
@@ -60,6 +52,7 @@ type fixture struct {
 	url     string
 	store   *registry.Store
 	checker *enforce.Checker
+	set     *policy.Set
 	key     policy.Key
 	active  apikey.Secret
 	revoked apikey.Secret
@@ -70,19 +63,10 @@ func newFixture(t *testing.T, url string) *fixture {
 	t.Helper()
 	client := storetest.Connect(t, url)
 	pepper := apikey.Pepper(strings.Repeat("pepper!!", 4))
-	f := &fixture{url: url, store: registry.NewStore(client, pepper),
+	f := &fixture{url: url, store: registrytest.New(t, client, pepper),
 		checker: enforce.NewChecker(client, pepper)}
-	set, err := f.store.Set(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(set.Plans) == 0 {
-		set.Plans = []policy.Plan{{Name: "free",
-			Limits: registrytest.Limits("1 per 10 seconds")}}
-		if _, err := f.store.SaveSet(t.Context(), *set, tester); err != nil {
-			t.Fatal(err)
-		}
-	}
+	f.set = registrytest.Save(t, f.store, tester,
+		registrytest.Plan("free", registrytest.Limits("1 per 10 seconds")...))
 	create := func(name string) (policy.Key, apikey.Secret) {
 		k, secret := registrytest.Create(t, f.store, tester,
 			policy.NewKey{Name: name, Env: "test", Plan: "free"})
@@ -91,14 +75,14 @@ func newFixture(t *testing.T, url string) *fixture {
 	f.key, f.active = create("orders team")
 	k, revoked := create("old")
 	f.revoked = revoked
-	if _, err := registrytest.Revoke(t.Context(), f.store, k.ID, k.Version, tester); err != nil {
+	if _, err := registrytest.Revoke(t.Context(), f.store, k.ID, tester); err != nil {
 		t.Fatal(err)
 	}
 	return f
 }
 
 func (f *fixture) authorizer(answers Answers) *Authorizer {
-	return New(checks{f.checker}, onlyKeys(), answers, slog.New(slog.NewJSONHandler(&f.log, nil)))
+	return New(f.checker, onlyKeys(), answers, slog.New(slog.NewJSONHandler(&f.log, nil)))
 }
 
 // withKey returns events of every kind that contain the credential.
@@ -166,16 +150,16 @@ func iamPolicy(principal, effect, resource string, context map[string]any) map[s
 // Each kind of event gets the answer in its own form: first allowed, then denied with a
 // Retry-After.
 func TestAnswerToEveryKind(t *testing.T) {
-	url := valkeytest.Start(t)
 	for name := range withKey("") {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, url)
+			f := newFixture(t, valkeytest.Start(t))
 			event := withKey(f.active.Reveal())[name]
 			allowed := map[string]any{
 				"rateLimit": `"1 per 10 seconds";r=0;t=10`, "rateLimitPolicy": `"1 per 10 seconds";q=1;w=10`,
 				"denied": false, "limit": 1.0, "remaining": 0.0, "reset": 10.0,
-				"keyId": f.key.ID, "keyName": "orders team", "plan": "free", "policyVersion": 1.0,
-				"keyVersion": 1.0,
+				"keyId": f.key.ID, "keyName": "orders team", "plan": "free",
+				"policyVersion": float64(f.set.Version),
+				"keyVersion":    float64(f.key.Version),
 			}
 			denied := map[string]any{
 				"retryAfter":       "10",

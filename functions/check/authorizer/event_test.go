@@ -561,7 +561,7 @@ func TestOverrideBelowTheCost(t *testing.T) {
 		override := &policy.Override{Reason: "small",
 			Limits: registrytest.Limits("2 per hour")}
 		override.Limits[0].Shadow = shadow
-		must(registrytest.Override(t.Context(), tb.store, id, 1, override, tester))
+		must(registrytest.Override(t.Context(), tb.store, id, override, tester))
 		tb.setCost(t, 3)
 		got := must(tb.invoke(t, "REST REQUEST", tb.recorder, c))
 		if text := fmt.Sprint(got); !strings.Contains(text, "Effect:"+wanted) ||

@@ -15,12 +15,12 @@ import (
 
 	"tidegate/functions/check/identity"
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/route"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 )
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) { os.Exit(valkeytest.Run(m)) }
 
 var (
 	pepper = apikey.Pepper(strings.Repeat("pepper!!", 4))
-	byTest = registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
+	byTest = registry.Edit{By: registry.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
 )
 
 // asked is a Checker that counts what it is asked.
@@ -40,7 +40,7 @@ type asked struct {
 
 func (a *asked) Check(ctx context.Context, call enforce.Call) (enforce.Result, error) {
 	a.calls++
-	return a.Checker.Check(ctx, call, nil)
+	return a.Checker.Check(ctx, call)
 }
 
 func (a *asked) Settle(ctx context.Context, text string, actual map[string]int64) (enforce.Settlement,
@@ -67,7 +67,7 @@ func newFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	f := &fixture{t: t, checker: &asked{Checker: enforce.NewChecker(client, pepper)},
-		store: registry.NewStore(client, pepper)}
+		store: registrytest.New(t, client, pepper)}
 	f.Handler = &Handler{Checker: f.checker, Identities: identities}
 	parse := func(texts ...string) (all []limits.Limit) {
 		for _, text := range texts {
@@ -79,17 +79,14 @@ func newFixture(t *testing.T) *fixture {
 		}
 		return all
 	}
-	_, err = f.store.SaveSet(t.Context(), policy.Set{
+	registrytest.Put(t, f.store, byTest, policy.Set{
 		Plans: []policy.Plan{{Name: "pro", Limits: parse("5 per hour", "1,000 input per hour",
 			"400 input per hour, each group", "9 calls per hour, on POST /export")}},
 		Limits: parse("3 per hour, on GET /by-address, each address"),
 		Deny:   []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")},
 		Routes: []limits.Route{{Name: "chat", Match: []route.Pattern{{Method: "POST", Path: "/chat"}},
 			Cost: limits.Costs{Units: map[string]int64{limits.Cost: 2}}}},
-	}, byTest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	})
 	f.key, f.secret, err = f.store.Create(t.Context(), policy.NewKey{Name: "one", Env: "test", Plan: "pro"},
 		byTest)
 	if err != nil {
@@ -170,7 +167,7 @@ func TestRefusals(t *testing.T) {
 	}
 	f.statuses(`"apiKey":"no key at all"`, 401)
 	f.statuses(`"subject":"user","plan":"pro","address":"198.51.100.7"`, 403)
-	if _, err := f.store.Update(t.Context(), f.key.ID, f.key.Version, audit.KeyEdit, byTest,
+	if _, err := registrytest.Update(t.Context(), f.store, f.key.ID, registry.KeyEdit, byTest,
 		func(k *policy.Key) { k.Opens = []route.Pattern{{Path: "/open"}} }); err != nil {
 		t.Fatal(err)
 	}

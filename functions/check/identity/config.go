@@ -60,8 +60,8 @@ type Variables struct {
 	ContextClaims string `env:"JWT_CONTEXT_CLAIMS" unset:"none"`
 	// Issuer of tokens, exactly as in `iss`; refused without `jwt`.
 	Issuer string `env:"JWT_ISSUER" unset:"required with jwt"`
-	// 1 to 16 audiences, separated by commas: one must be in `aud`, or be the
-	// `client_id` of a token without `aud`; refused without `jwt`.
+	// 1 to 16 audiences, separated by commas: one must be in `aud`, or for a token
+	// [without `aud`](identities.md#jwt) be its `client_id` or `azp`; refused without `jwt`.
 	Audience string `env:"JWT_AUDIENCE" unset:"required with jwt"`
 	// URL of the issuer's [keys](identities.md#jwt): https, or http on a loopback
 	// address; refused without `jwt`.
@@ -80,6 +80,9 @@ type Variables struct {
 	// Plans of the [groups](identities.md#plans-of-groups) that `JWT_PLAN_CLAIM` lists, as
 	// a JSON object `{"GROUP": "PLAN"}`; ignored without `jwt`.
 	PlanMap string `env:"JWT_PLAN_MAP"`
+	// [Claims that must have these texts](identities.md#id-tokens-and-access-tokens), up to 8,
+	// as a JSON object `{"CLAIM": "TEXT"}`; ignored without `jwt`.
+	RequiredClaims string `env:"JWT_REQUIRED_CLAIMS"`
 	// How far the issuer's clock may be off, 0s to 5m; ignored without `jwt`.
 	Leeway string `env:"JWT_LEEWAY" envDefault:"30s"`
 	// Proxies in front of the APIs that [report the client's

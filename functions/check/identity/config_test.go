@@ -28,8 +28,8 @@ func TestDefaultsAreKeysAlone(t *testing.T) {
 func TestVariables(t *testing.T) {
 	got, err := read("IDENTITY_SOURCES= jwt , key,ip", "JWT_ISSUER="+issuer, "JWT_AUDIENCE=a, b",
 		"JWT_JWKS_URL=https://issuer.example/keys",
-		"JWT_IDENTITY_CLAIM=client_id", "JWT_PLAN_CLAIM=tier", `JWT_PLAN_MAP={"gold":"pro"}`, "JWT_LEEWAY=1m", "IPV4_PREFIX=24",
-		"IPV6_PREFIX=56")
+		"JWT_IDENTITY_CLAIM=client_id", "JWT_PLAN_CLAIM=tier", `JWT_PLAN_MAP={"gold":"pro"}`,
+		`JWT_REQUIRED_CLAIMS={"token_use":"access"}`, "JWT_LEEWAY=1m", "IPV4_PREFIX=24", "IPV6_PREFIX=56")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestVariables(t *testing.T) {
 	if len(got.Sources) != 3 || got.Sources[0] != JWT || got.Sources[2] != IP || got.IPv4Bits != 24 ||
 		got.IPv6Bits != 56 || len(got.JWT.Issuers) != 1 || j.Name != issuer ||
 		strings.Join(j.Audiences, "|") != "a|b" || j.KeysURL.Host != "issuer.example" ||
-		j.Plans["gold"] != "pro" ||
+		j.Plans["gold"] != "pro" || j.RequiredClaims["token_use"] != "access" ||
 		j.IdentityClaim != "client_id" || j.PlanClaim != "tier" ||
 		j.Leeway != time.Minute {
 		t.Errorf("%+v", got)
@@ -75,6 +75,12 @@ func TestBadVariables(t *testing.T) {
 		{"JWT_LEEWAY=10", []string{"JWT_LEEWAY", `"10"`, "0s to 5m0s"}},
 		{"JWT_LEEWAY=6m", []string{"JWT_LEEWAY", "0s to 5m0s"}},
 		{"JWT_LEEWAY=-1s", []string{"JWT_LEEWAY", "0s to 5m0s"}},
+		{"JWT_REQUIRED_CLAIMS=token_use=access", []string{"JWT_REQUIRED_CLAIMS has 16 bytes",
+			`{"CLAIM": "TEXT"}`}},
+		{`JWT_REQUIRED_CLAIMS={"token_use":7}`, []string{"JWT_REQUIRED_CLAIMS has 15 bytes"}},
+		{`JWT_REQUIRED_CLAIMS={"token_use":""}`, []string{`claim "token_use" in JWT_REQUIRED_CLAIMS has 0 bytes`}},
+		{`JWT_REQUIRED_CLAIMS={"a":"b","c":"d","e":"f","g":"h","i":"j","k":"l","m":"n","o":"p","q":"r"}`,
+			[]string{"JWT_REQUIRED_CLAIMS has 9 claims: must have at most 8"}},
 		{"JWT_PLAN_MAP=gold=pro", []string{"JWT_PLAN_MAP has 8 bytes", `{"GROUP": "PLAN"}`}},
 		{"JWT_PLAN_MAP=null", []string{"JWT_PLAN_MAP has 4 bytes"}},
 		{`JWT_PLAN_MAP={"gold":"pro","gold":"free"}`, []string{"JWT_PLAN_MAP has 28 bytes", "twice"}},
@@ -153,21 +159,24 @@ func issuersOf(list string, more ...string) ([]jwt.Issuer, error) {
 func TestIssuers(t *testing.T) {
 	got, err := issuersOf(`[{"issuer": "https://a.example", "audience": "x", "jwks": `+signingKey.Set()+`,
 		"identityClaim": "email", "planClaim": "roles", "planMap": {"staff": "internal"}, "leeway": "0s",
+		"requiredClaims": {"typ": "Bearer"},
 		"algorithms": ["RS256"]},
 		{"issuer": "https://login.example/{tenantid}/v2.0", "tenants": ["t1", "t2"], "audience": ["y", "z"],
 		"jwksUrl": "https://login.example/keys"}]`,
-		"JWT_IDENTITY_CLAIM=oid", "JWT_PLAN_CLAIM=groups", `JWT_PLAN_MAP={"gold":"pro"}`, "JWT_LEEWAY=1m")
+		"JWT_IDENTITY_CLAIM=oid", "JWT_PLAN_CLAIM=groups", `JWT_PLAN_MAP={"gold":"pro"}`, "JWT_LEEWAY=1m",
+		`JWT_REQUIRED_CLAIMS={"token_use":"access"}`)
 	if err != nil || len(got) != 2 {
 		t.Fatalf("got %d issuers, %v", len(got), err)
 	}
 	a, b := got[0], got[1]
 	if a.Keys.Len() == 0 || a.IdentityClaim != "email" || a.PlanClaim != "roles" ||
 		a.Plans["staff"] != "internal" || a.Plans["gold"] != "" || a.Leeway != 0 ||
-		a.Algorithms[0] != "RS256" {
+		a.Algorithms[0] != "RS256" || a.RequiredClaims["typ"] != "Bearer" || len(a.RequiredClaims) != 1 {
 		t.Errorf("the first issuer is %+v", a)
 	}
 	if len(b.Tenants) != 2 || len(b.Audiences) != 2 || b.KeysURL == nil || b.IdentityClaim != "oid" ||
-		b.PlanClaim != "groups" || b.Plans["gold"] != "pro" || b.Leeway != time.Minute {
+		b.PlanClaim != "groups" || b.Plans["gold"] != "pro" || b.Leeway != time.Minute ||
+		b.RequiredClaims["token_use"] != "access" {
 		t.Errorf("the second issuer is %+v", b)
 	}
 }

@@ -76,6 +76,7 @@ type Identity struct {
 	Subject string
 	Secret  apikey.Secret // Key only; not looked up yet, so it may be unknown
 	Plan    string        // JWT only: the token's plan claim, or empty
+	NoPlan  string        // JWT only: why the plan claim names no plan, for people
 	// Claims are those of a token that backends get, by their key in the context.
 	Claims map[string]any
 	Scopes []string // of a token, which may be beside the key; nil without a token
@@ -229,7 +230,7 @@ func (r *Resolver) fromToken(ctx context.Context, request Request, id Identity) 
 	}
 	id.Kind, id.Subject, id.Display, id.Plan = JWT, r.key.Token(claims.Issuer, claims.Subject),
 		display(claims.Subject), claims.Plan
-	id.Claims, id.Scopes = claims.Context, claims.Scopes
+	id.NoPlan, id.Claims, id.Scopes = claims.NoPlan, claims.Context, claims.Scopes
 	return id, nil
 }
 

@@ -20,6 +20,7 @@ const (
 	maxTextLen   = 512
 	maxAudiences = 16
 	maxPlans     = 64
+	maxRequired  = 8
 )
 
 // issuerSettings are the settings of one token issuer: an element of JWT_ISSUERS, or the
@@ -34,6 +35,7 @@ type issuerSettings struct {
 	IdentityClaim string            `json:"identityClaim"`
 	PlanClaim     string            `json:"planClaim"`
 	PlanMap       map[string]string `json:"planMap"`
+	Required      map[string]string `json:"requiredClaims"`
 	Leeway        string            `json:"leeway"`
 }
 
@@ -54,7 +56,8 @@ func (l *list) UnmarshalJSON(text []byte) error {
 // the others.
 var variableOf = map[string]string{"issuer": "JWT_ISSUER", "audience": "JWT_AUDIENCE",
 	"jwksUrl": "JWT_JWKS_URL", "jwks": "JWT_JWKS", "identityClaim": "JWT_IDENTITY_CLAIM",
-	"planClaim": "JWT_PLAN_CLAIM", "planMap": "JWT_PLAN_MAP", "leeway": "JWT_LEEWAY"}
+	"planClaim": "JWT_PLAN_CLAIM", "planMap": "JWT_PLAN_MAP", "leeway": "JWT_LEEWAY",
+	"requiredClaims": "JWT_REQUIRED_CLAIMS"}
 
 func variableName(setting string) string { return variableOf[setting] }
 
@@ -83,10 +86,11 @@ func (v Variables) tokens() (jwt.Config, error) {
 	var c jwt.Config
 	var errs []error
 	c.ContextClaims, errs = parseContextClaims(v.ContextClaims)
-	plans, err := parsePlans(v.PlanMap)
-	errs = append(errs, err)
+	plans, err := parseTexts("JWT_PLAN_MAP", v.PlanMap, `{"GROUP": "PLAN"}`)
+	required, err2 := parseTexts("JWT_REQUIRED_CLAIMS", v.RequiredClaims, `{"CLAIM": "TEXT"}`)
+	errs = append(errs, err, err2)
 	common := issuerSettings{IdentityClaim: v.IdentityClaim, PlanClaim: v.PlanClaim, PlanMap: plans,
-		Leeway: v.Leeway}
+		Required: required, Leeway: v.Leeway}
 	if v.Issuers == "" {
 		common.Issuer, common.Audience = v.Issuer, list(strings.Split(v.Audience, ","))
 		common.KeysURL, common.Keys = v.KeysURL, json.RawMessage(v.Keys)
@@ -144,14 +148,14 @@ func checkClaim(name string) []error {
 	return nil
 }
 
-// parsePlans parses JWT_PLAN_MAP.
-func parsePlans(text string) (map[string]string, error) {
-	var plans map[string]string
-	if text != "" && (strict.Unmarshal([]byte(text), &plans) != nil || plans == nil) {
-		return nil, fmt.Errorf("JWT_PLAN_MAP has %d bytes that are not a JSON object of texts, or have a "+
-			`group twice: must be of the form {"GROUP": "PLAN"}`, len(text))
+// parseTexts parses a variable that is a JSON object of texts.
+func parseTexts(variable, text, form string) (map[string]string, error) {
+	var texts map[string]string
+	if text != "" && (strict.Unmarshal([]byte(text), &texts) != nil || texts == nil) {
+		return nil, fmt.Errorf("%s has %d bytes that are not a JSON object of texts, or have a member "+
+			"twice: must be of the form %s", variable, len(text), form)
 	}
-	return plans, nil
+	return texts, nil
 }
 
 // parseIssuers parses JWT_ISSUERS. Its error quotes no values: keys could be private.
@@ -163,7 +167,7 @@ func parseIssuers(text string) ([]issuerSettings, error) {
 	if err != nil || d.More() || len(all) == 0 || len(all) > jwt.MaxIssuers {
 		return nil, fmt.Errorf("JWT_ISSUERS has %d issuers%s: must be a JSON list of 1 to %d objects with "+
 			"issuer, audience, jwksUrl or jwks, and optional tenants, algorithms, identityClaim, planClaim, "+
-			"planMap and leeway", len(all), wrongMember(err), jwt.MaxIssuers)
+			"planMap, requiredClaims and leeway", len(all), wrongMember(err), jwt.MaxIssuers)
 	}
 	return all, nil
 }
@@ -196,6 +200,9 @@ func (i issuerSettings) or(common issuerSettings) issuerSettings {
 	}
 	if i.PlanMap == nil && i.PlanClaim == common.PlanClaim {
 		i.PlanMap = common.PlanMap
+	}
+	if i.Required == nil {
+		i.Required = common.Required
 	}
 	return i
 }
@@ -233,11 +240,20 @@ func checkLen(name, value string, minLen int) error {
 // parseClaims checks the settings that an issuer may have in common with others.
 func (i issuerSettings) parseClaims(c *jwt.Issuer, name func(setting string) string) error {
 	c.IdentityClaim, c.PlanClaim, c.Plans = i.IdentityClaim, i.PlanClaim, i.PlanMap
+	c.RequiredClaims = i.Required
 	errs := []error{checkLen(name("identityClaim"), i.IdentityClaim, 1),
 		checkLen(name("planClaim"), i.PlanClaim, 0)}
 	if len(i.PlanMap) > maxPlans || i.PlanMap != nil && i.PlanClaim == "" {
 		errs = append(errs, fmt.Errorf("%s has %d groups: must have at most %d, and needs a claim with "+
 			"groups: %s", name("planMap"), len(i.PlanMap), maxPlans, name("planClaim")))
+	}
+	if len(i.Required) > maxRequired {
+		errs = append(errs, fmt.Errorf("%s has %d claims: must have at most %d", name("requiredClaims"),
+			len(i.Required), maxRequired))
+	}
+	for claim, text := range i.Required {
+		errs = append(errs, checkLen("A claim in "+name("requiredClaims"), claim, 1),
+			checkLen(fmt.Sprintf("The text of claim %.40q in %s", claim, name("requiredClaims")), text, 1))
 	}
 	for group, plan := range i.PlanMap {
 		errs = append(errs, checkLen(fmt.Sprintf("The plan of group %.40q in %s", group, name("planMap")),

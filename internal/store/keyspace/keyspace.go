@@ -3,9 +3,12 @@
 //
 // Every subject (an API key, a token's subject, an address, a route) belongs to one of
 // 256 buckets by its id. A bucket is a hash tag. The keys that a check reads and writes
-// are in its subject's bucket, with a copy of the plans. So a check sees a new plan at
-// once, and an edit of a plan writes 256 copies, however many keys have the plan. The
-// tags spread the buckets evenly over the slots of a cluster.
+// are in its subject's bucket, with the number of the policy's last change. So a check sees
+// a new policy at once, and an edit of the policy writes 256 numbers, however many keys
+// there are. The tags spread the buckets evenly over the slots of a cluster.
+//
+// A bucket has the view of the log of changes: a hash of its records, a sorted set of the
+// entries of its lists, and a hash of its marks. Package changes writes them.
 package keyspace
 
 import (
@@ -58,17 +61,38 @@ func (b Bucket) Name(what string) string { return Prefix + "{" + tags[b] + "}:" 
 // Of returns the name of a subject's value: tg:{tag}:id:what. An id contains no colon.
 func Of(id, what string) string { return BucketOf(id).Name(id + ":" + what) }
 
-// Record returns the name of a subject's record, which does not expire.
-func Record(id string) string { return Of(id, "c") }
+// Records returns the name of a bucket's records: a hash, which does not expire. The field
+// RecordField of a subject has a number, a space and the record's content. The number is
+// that of the record's last change.
+func (b Bucket) Records() string { return b.Name("cr") }
+
+// Fields of a bucket's records beside those of subjects.
+const (
+	PositionField = "at"     // the last change that the bucket took; none if it is lost
+	PolicyField   = "policy" // number of the last change of the policy
+)
+
+// RecordField returns the field of a subject's record in the records of its bucket.
+func RecordField(id string) string { return "r:" + id }
+
+// Lists returns the name of the entries of a bucket's lists: a sorted set in byte order.
+func (b Bucket) Lists() string { return b.Name("cl") }
+
+// Marks returns the name of a bucket's marks: a hash by the id of their change. A mark is
+// the id of a subject that may not call, a line feed, and JSON.
+func (b Bucket) Marks() string { return b.Name("cm") }
+
+// PolicyID is the subject of the policy set. Its record is in each of PolicyBuckets.
+const PolicyID = "policy"
+
+// PolicyBuckets are the two buckets that have the policy, half of the slots apart.
+var PolicyBuckets = [2]Bucket{0, Buckets / 2}
 
 // State returns the name of the counts of a subject's limits.
 func State(id string) string { return Of(id, "s") }
 
 // TokensID is the subject id that all machine tokens share.
 const TokensID = "tokens"
-
-// Tokens is the name of the hash with the records of machine tokens by id.
-var Tokens = Of(TokensID, "records")
 
 // tags are the buckets' short hash tags. Tag i is in slot 64i+32 of 16,384, so nodes with
 // equal ranges of slots have equally many buckets.

@@ -20,7 +20,7 @@ func TestBucketsSpreadOverSlots(t *testing.T) {
 	}
 	t.Cleanup(client.Close)
 	for i, b := range All() {
-		for _, name := range []string{b.Name("p"), b.Name("id:c")} {
+		for _, name := range []string{b.Records(), b.Name("id:s")} {
 			slot, err := client.Do(t.Context(), client.B().ClusterKeyslot().Key(name).Build()).AsInt64()
 			if err != nil || slot != int64(64*i+32) {
 				t.Errorf("%s is in slot %d, %v; want %d", name, slot, err, 64*i+32)
@@ -41,7 +41,8 @@ func TestSubjectsSpreadOverBuckets(t *testing.T) {
 		}
 	}
 	tag := BucketOf("A1").Name("")
-	if Record("A1") != tag+"A1:c" || State("A1") != tag+"A1:s" || Record("A1") == State("A1") {
-		t.Errorf("record %s and state %s are not both in %s", Record("A1"), State("A1"), tag)
+	records := BucketOf("A1").Records()
+	if records != tag+"cr" || State("A1") != tag+"A1:s" {
+		t.Errorf("records %s and state %s are not both in %s", records, State("A1"), tag)
 	}
 }

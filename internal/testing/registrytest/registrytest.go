@@ -4,31 +4,51 @@ package registrytest
 
 import (
 	"context"
+	"errors"
 	"testing"
 
+	"github.com/valkey-io/valkey-go"
+
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/limits"
+	"tidegate/internal/objects"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/internal/route"
 )
 
-// A registry.Store. Its parts are interfaces, and the Edit a type parameter, since the
-// registry's own tests use this package.
-type (
-	policies[Edit any] interface {
-		Set(ctx context.Context) (*policy.Set, error)
-		SaveSet(ctx context.Context, next policy.Set, edit Edit) (*policy.Set, error)
+// Edit is an edit of the tests.
+var Edit = registry.Edit{By: registry.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
+
+// New returns a registry on a connected client, with a log of its own in a folder of the
+// test. Valkey must be empty.
+func New(t testing.TB, client valkey.Client, pepper apikey.Pepper) *registry.Store {
+	t.Helper()
+	return Open(t, client, t.TempDir(), pepper)
+}
+
+// Open returns a registry on a connected client and the log in a folder, and starts it.
+func Open(t testing.TB, client valkey.Client, folder string, pepper apikey.Pepper) *registry.Store {
+	t.Helper()
+	log, err := objects.Open(folder)
+	if err != nil {
+		t.Fatal(err)
 	}
-	keys[Edit any] interface {
-		Create(ctx context.Context, n policy.NewKey, edit Edit) (policy.Key, apikey.Secret, error)
-		Update(ctx context.Context, id string, version int64, action string, edit Edit,
-			change func(*policy.Key)) (policy.Key, error)
+	s := registry.New(client, log, pepper)
+	if err := s.Start(context.WithoutCancel(t.Context())); err != nil {
+		t.Fatal(err)
 	}
-)
+	return s
+}
+
+// policies is a registry.Store, or what wraps one.
+type policies interface {
+	Set(ctx context.Context) (*policy.Set, error)
+	SaveSet(ctx context.Context, next policy.Set, edit registry.Edit) (*policy.Set, error)
+}
 
 // Save changes the policy set and saves it, also in a clean-up.
-func Save[Edit any](t testing.TB, s policies[Edit], edit Edit, change func(*policy.Set)) *policy.Set {
+func Save(t testing.TB, s policies, edit registry.Edit, change func(*policy.Set)) *policy.Set {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
 	set, err := s.Set(ctx)
@@ -37,10 +57,28 @@ func Save[Edit any](t testing.TB, s policies[Edit], edit Edit, change func(*poli
 	}
 	change(set)
 	saved, err := s.SaveSet(ctx, *set, edit)
-	if err != nil {
+	if failure(err) != nil {
 		t.Fatal(err)
 	}
 	return saved
+}
+
+// failure returns the error of an edit. Replicas that do not confirm an edit in time are
+// none.
+func failure(err error) error {
+	if errors.Is(err, registry.ErrNotReplicated) {
+		return nil
+	}
+	return err
+}
+
+// Put saves a policy set in place of the current one.
+func Put(t testing.TB, s policies, edit registry.Edit, set policy.Set) *policy.Set {
+	t.Helper()
+	return Save(t, s, edit, func(current *policy.Set) {
+		set.Version = current.Version
+		*current = set
+	})
 }
 
 // Limits parses limits in words, such as "10 per minute, on search". It panics if one is
@@ -88,10 +126,11 @@ func Route(name string, cost int64, patterns ...string) limits.Route {
 }
 
 // Create creates a key.
-func Create[Edit any](t testing.TB, s keys[Edit], edit Edit, n policy.NewKey) (policy.Key, apikey.Secret) {
+func Create(t testing.TB, s *registry.Store, edit registry.Edit, n policy.NewKey) (policy.Key,
+	apikey.Secret) {
 	t.Helper()
 	k, secret, err := s.Create(t.Context(), n, edit)
-	if err != nil {
+	if failure(err) != nil {
 		t.Fatal(err)
 	}
 	return k, secret
@@ -99,19 +138,27 @@ func Create[Edit any](t testing.TB, s keys[Edit], edit Edit, n policy.NewKey) (p
 
 // Override replaces the limits of the key's plan until the override ends. A nil override
 // restores them.
-func Override[Edit any](ctx context.Context, s keys[Edit], id string, version int64, o *policy.Override,
-	edit Edit) (policy.Key, error) {
-	action := audit.KeyOverride
+func Override(ctx context.Context, s *registry.Store, id string, o *policy.Override,
+	edit registry.Edit) (policy.Key, error) {
+	action := registry.KeyOverride
 	if o == nil {
-		action = audit.KeyOverrideEnd
+		action = registry.KeyOverrideEnd
 	}
-	return s.Update(ctx, id, version, action, edit, func(k *policy.Key) { k.Override = o })
+	return Update(ctx, s, id, action, edit, func(k *policy.Key) { k.Override = o })
 }
 
 // Revoke makes the key unknown to every check that starts after it returns.
-func Revoke[Edit any](ctx context.Context, s keys[Edit], id string, version int64,
-	edit Edit) (policy.Key, error) {
-	return s.Update(ctx, id, version, audit.KeyRevoke, edit, func(k *policy.Key) {
-		k.Status = policy.Revoked
-	})
+func Revoke(ctx context.Context, s *registry.Store, id string, edit registry.Edit) (policy.Key, error) {
+	return Update(ctx, s, id, registry.KeyRevoke, edit, func(k *policy.Key) { k.Status = policy.Revoked })
+}
+
+// Update changes the current version of a key.
+func Update(ctx context.Context, s *registry.Store, id, action string, edit registry.Edit,
+	change func(*policy.Key)) (policy.Key, error) {
+	k, err := s.Get(ctx, id)
+	if err != nil {
+		return k, err
+	}
+	k, err = s.Update(ctx, id, k.Version, action, edit, change)
+	return k, failure(err)
 }

@@ -23,7 +23,7 @@ import (
 const (
 	// Bucket is the name of the server's only bucket. It has Object Lock with a default
 	// retention, so a put needs a checksum.
-	Bucket = "journal"
+	Bucket = "changes"
 
 	region, accessKey, secretKey = "us-east-1", "tester", "tester-secret"
 	// maxKey is the longest name of an object, in bytes.
@@ -90,7 +90,7 @@ func start(t testing.TB, listen func(http.Handler) *httptest.Server) *Server {
 	return s
 }
 
-// Address returns the address of the bucket for a journal's store.
+// Address returns the address of the bucket for the store of a log.
 func (s *Server) Address() string { return s.AddressAt(s.URL) }
 
 // AddressAt returns the address of the bucket at an endpoint, such as a proxy to the server.

@@ -1,7 +1,6 @@
 package sitetest
 
 import (
-	"fmt"
 	"html"
 	"net/http"
 	"net/url"
@@ -10,9 +9,9 @@ import (
 )
 
 // LimitsForm returns the limits page's form with limits in words.
-func LimitsForm(version int, limits ...string) url.Values {
+func LimitsForm(version string, limits ...string) url.Values {
 	return url.Values{
-		"version": {fmt.Sprint(version)}, "action": {"save"}, "lasts": {"never"}, "reason": {"test"},
+		"version": {version}, "action": {"save"}, "lasts": {"never"}, "reason": {"test"},
 		"limits": {strings.Join(limits, "\n")},
 	}
 }
@@ -34,21 +33,20 @@ func AddressesIn(page string) []string {
 	return all
 }
 
-// RunJob runs a job to its end as a browser without scripts does, and returns its last
-// page.
-func (s *Site) RunJob(first Reply) (last Reply, steps int) {
+// Finish continues a change of many keys to its end as a browser without scripts does, and
+// returns its last page, or the list of keys with its message.
+func (s *Site) Finish(page Reply) (last Reply, steps int) {
 	s.T.Helper()
-	at := first.Wants(s.T, http.StatusSeeOther).Header.Get("Location")
-	for {
-		page := s.Get(at).Wants(s.T, http.StatusOK)
-		if strings.Contains(page.Body, "Finished.") {
-			return page, steps
+	for ; page.StatusCode == http.StatusOK && !strings.Contains(page.Body, "Finished."); steps++ {
+		if steps > 50 {
+			s.T.Fatal("the change does not end")
 		}
-		s.Post(at, HiddenIn(page.Body)).Wants(s.T, http.StatusSeeOther)
-		if steps++; steps > 50 {
-			s.T.Fatal("the job does not end")
-		}
+		page = s.Post("/keys/bulk", HiddenIn(page.Body))
 	}
+	if page.StatusCode == http.StatusSeeOther {
+		page = s.Get(page.Header.Get("Location")).Wants(s.T, http.StatusOK)
+	}
+	return page, steps
 }
 
 // UndoOn requests the undo that a page offers.

@@ -1,11 +1,10 @@
 package sitetest
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"regexp"
-	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,10 +13,6 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
-	"tidegate/internal/cause"
-	"tidegate/internal/enforce"
-	"tidegate/internal/limiter"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/records"
@@ -31,7 +26,7 @@ import (
 // The values of every test's registry.
 var (
 	Pepper = apikey.Pepper(strings.Repeat("p", apikey.MinPepperLen))
-	ByTest = registry.Edit{By: audit.Actor{Kind: "system", Name: "test"}}
+	ByTest = registry.Edit{By: registry.Actor{Kind: "system", Name: "test"}}
 	// Now is the time of the registry's server.
 	Now = time.Date(2026, 11, 21, 10, 30, 0, 0, time.UTC)
 )
@@ -42,6 +37,7 @@ type Registry struct {
 	T       testing.TB
 	Server  *miniredis.Miniredis
 	Client  valkey.Client
+	LogAt   string            // folder of the log of changes
 	IDs     map[string]string // by name
 	Names   map[string]string // by id
 	Secrets map[string]apikey.Secret
@@ -63,11 +59,17 @@ func NewRegistry(t testing.TB, names ...string) *Registry {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.Client.Close)
-	r.Store = registry.NewStore(r.Client, Pepper)
+	r.LogAt = t.TempDir()
+	copied := r.restore(names)
+	r.Store = registrytest.Open(t, r.Client, r.LogAt, Pepper)
+	if copied {
+		return r
+	}
 	r.Plan("free", Per(10, 10*time.Second))
 	for _, name := range names {
 		r.CreateKey(name, "free")
 	}
+	r.keep(names)
 	return r
 }
 
@@ -133,140 +135,43 @@ func (r *Registry) OverrideKey(name string, list ...limits.Limit) policy.Key {
 	})
 }
 
-// Use makes calls until limit i of the key, of the first, has used[i] calls, and lists the key as denied
-// and near a limit. Calls beyond the count of the next shorter limit are made before its
-// window.
-func (r *Registry) Use(name string, used ...int64) {
-	r.T.Helper()
-	states := r.states(name)[:len(used)]
-	order := make([]int, len(states))
-	for i, l := range states {
-		order[i] = i
-		for _, key := range r.Server.Keys() {
-			if strings.HasPrefix(key, l.CountKey) {
-				r.Server.Del(key)
-			}
-		}
-	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(states[b].Span(), states[a].Span()) })
-	for at, i := range order {
-		n, when := used[i], Now
-		if at+1 < len(order) {
-			n, when = n-used[order[at+1]], Now.Add(-states[i].Span()/2)
-		}
-		var counting []enforce.LimitState // without shorter ones, which do not count these calls
-		for _, l := range states {
-			if l.Span() >= states[i].Span() {
-				counting = append(counting, l)
-			}
-		}
-		r.take(counting, n, when)
-	}
-	r.list(name)
-	r.Server.SetTime(Now)
-}
-
-// list lists the key as near a limit, as a call does that takes nearly all of it. No page
-// counts the call: it is too long ago.
-func (r *Registry) list(name string) {
-	const ago = 60 * 24 * time.Hour
-	r.Record(records.Call{Time: time.Now().Add(-ago), Caller: r.IDs[name], Registered: true, Cost: 1,
-		NearFor: ago + time.Hour})
-}
-
-// states returns the limits of the key that count its calls alone.
-func (r *Registry) states(name string) []enforce.LimitState {
-	r.T.Helper()
-	set, err := r.Set(context.Background())
-	r.Must(err)
-	checker := enforce.NewChecker(r.Client, Pepper)
-	all, err := checker.Usage(context.Background(), set, []policy.Key{r.Key(name)})
-	r.Must(err)
-	return slices.DeleteFunc(all[0], func(l enforce.LimitState) bool {
-		return l.Unread || l.CountsOnly || !l.Who.OfCaller()
-	})
-}
-
-func (r *Registry) take(states []enforce.LimitState, cost int64, when time.Time) {
-	r.T.Helper()
-	if cost == 0 {
-		return
-	}
-	all := make([]limiter.Applied, len(states))
-	for i, l := range states {
-		all[i] = limiter.Applied{Limit: l.Step(), Count: l.CountKey, Cost: cost, Owner: l.Setter()}
-		if l.Calendar != limiter.NoCalendar {
-			all[i].Periods = limiter.PeriodsOf(l.Step(), when)
-		}
-	}
-	step, err := limiter.NewStep(all)
-	r.Must(err)
-	r.Server.SetTime(when)
-	decision, err := limiter.Take(context.Background(), r.Client, step)
-	r.Must(err)
-	if !decision.Allowed {
-		r.T.Fatalf("use of %d: denied", cost)
-	}
-}
-
-// Called records calls of the key with this name at a time.
-func (r *Registry) Called(name string, at time.Time, allowed, denied int) {
-	r.T.Helper()
-	call := records.Call{Caller: r.IDs[name], Registered: true, Cost: 1, Time: at}
-	r.Record(callsOf(call, allowed, denied)...)
-}
-
-// callsOf repeats a call: first the allowed ones, then the denied ones.
-func callsOf(call records.Call, allowed, denied int) []records.Call {
-	all := slices.Repeat([]records.Call{call}, allowed+denied)
-	for i := range denied {
-		all[allowed+i].Cause, all[allowed+i].Limit = cause.Limit, "10 per 10 seconds"
-	}
-	return all
-}
-
-// Record records calls, which the store gets at the time of the first.
-func (r *Registry) Record(calls ...records.Call) {
-	r.T.Helper()
-	was, err := r.Client.Do(context.Background(), r.Client.B().Time().Build()).AsIntSlice()
-	r.Must(err)
-	r.Server.SetTime(calls[0].Time)
-	defer r.Server.SetTime(time.Unix(was[0], 1000*was[1]))
-	recorder := records.NewRecorder(func() time.Time { return calls[0].Time })
-	for _, c := range calls {
-		recorder.Record(c)
-	}
-	if report := recorder.Flush(context.Background(), r.Client); report.Err != nil {
-		r.T.Fatal(report.Err)
-	}
-}
-
 // Fail makes every command return an error; an empty text ends that.
 func (r *Registry) Fail(text string) { r.Server.SetError(text) }
 
-// Written returns the number of audit entries, except log-ins, stops of
-// jobs, and those by ByTest.
+// Written returns the number of changes, except those by ByTest.
 func (r *Registry) Written() int {
 	r.T.Helper()
 	n := 0
-	for q := (audit.Query{Count: 500}); ; {
-		page, err := r.Audit().List(context.Background(), q)
+	for q := (registry.AuditQuery{Count: 500}); ; {
+		page, err := r.Audit(context.Background(), q)
 		r.Must(err)
 		for _, e := range page.Entries {
-			if e.By != ByTest.By && e.Subject != audit.LoginSubject && e.Action != audit.JobStop {
+			if e.By != ByTest.By && e.Number > 1 {
 				n++
 			}
 		}
-		if q.After = page.Next; q.After == "" {
+		if q.Before = page.Next; q.Before == 0 {
 			return n
 		}
 	}
 }
 
+var versionOf = regexp.MustCompile(`\{[a-z0-9-]+#\}`)
+
 var nameInPath = regexp.MustCompile(`\{([a-z0-9-]+)\}`)
 
-// Named replaces names by ids: /keys/{acme}.
+// Named replaces names by ids: /keys/{acme}. {acme#} stands for the version of the key, and
+// {policy#} for that of the policies.
 func (r *Registry) Named(text string) string {
+	text = versionOf.ReplaceAllStringFunc(text, func(m string) string {
+		name := strings.Trim(m, "{#}")
+		if name == "policy" {
+			set, err := r.Set(context.Background())
+			r.Must(err)
+			return strconv.FormatInt(set.Version, 10)
+		}
+		return strconv.FormatInt(r.Key(name).Version, 10)
+	})
 	return nameInPath.ReplaceAllStringFunc(text, func(m string) string {
 		if id := r.IDs[strings.Trim(m, "{}")]; id != "" {
 			return id

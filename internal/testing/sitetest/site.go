@@ -67,7 +67,7 @@ type Site struct {
 	Address  string // of the server that browsers use, without the base path
 	Config   server.Config
 	Services server.Services
-	// Store has the sessions, the tokens and the throttles' counts. Its clock is fixed
+	// Store has the sessions and the throttles' counts. Its clock is fixed
 	// until a test sets it.
 	Store  *miniredis.Miniredis
 	Tokens *token.Store
@@ -109,6 +109,8 @@ func New(t *testing.T, options ...Option) *Site {
 	if s.Keys == nil {
 		s.Keys = NewRegistry(t, "acme", "bolt")
 	}
+	s.Tokens = token.NewStore(s.Keys.Store, s.Keys.Client, Pepper)
+	s.Services.Tokens = s.Tokens
 	s.Services.Crossings = crossing.NewStore(s.Keys.Client, s.Services.Log)
 	s.Services.Records = records.NewReader(s.Keys.Client, time.Now)
 	s.Services.Checker = enforce.NewChecker(s.Keys.Client, Pepper)
@@ -142,8 +144,7 @@ func (s *Site) openStore() {
 		s.T.Fatal(err)
 	}
 	s.T.Cleanup(client.Close)
-	s.Tokens = token.NewStore(client, Pepper)
-	s.Services.Tokens, s.Services.Sessions = s.Tokens, session.NewStore(client, Idle)
+	s.Services.Sessions = session.NewStore(client, Idle)
 	s.Services.Logins, s.Services.Owners = throttle.New(client), throttle.NewOwners(client)
 }
 

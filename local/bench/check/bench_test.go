@@ -335,7 +335,7 @@ func checks(b *testing.B, server *bench.Server, plan string, list ...limits.Limi
 	return func(i int) error {
 		call := calls[i%callers]
 		call.Route = route.Call{API: "api", Stage: "prod", Method: "GET", Path: "/orders"}
-		result, err := checker.Check(b.Context(), call, nil)
+		result, err := checker.Check(b.Context(), call)
 		if err == nil && !result.Allowed {
 			err = errDenied
 		}

@@ -52,7 +52,7 @@ func (l *localGateway) start(ctx context.Context, script string, errOut io.Write
 	}
 	l.OnClose(func() { _ = os.RemoveAll(dir) })
 	ready := filepath.Join(dir, "ready.json")
-	cmd := exec.Command(script, "-valkey", l.URL, "-ready-file", ready,
+	cmd := exec.Command(script, "-valkey", l.URL, "-data", l.Data, "-ready-file", ready,
 		"-rest", "127.0.0.1:0", "-http", "127.0.0.1:0", "-admin", "127.0.0.1:0")
 	cmd.Env = append(os.Environ(), "KEY_PEPPER="+bench.Pepper)
 	cmd.Stderr = errOut

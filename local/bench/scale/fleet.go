@@ -70,7 +70,7 @@ func (f fleet) run(ctx context.Context, calls []enforce.Call, more func(int) boo
 // check reports whether a call is allowed. That of an unknown key is denied. What is
 // recorded leaves after the answer.
 func (e *environment) check(ctx context.Context, call enforce.Call) (allowed bool, err error) {
-	result, err := e.checker.Check(ctx, call, nil)
+	result, err := e.checker.Check(ctx, call)
 	if errors.Is(err, policy.ErrUnknownKey) {
 		return false, nil
 	}

@@ -30,7 +30,7 @@ func TestFigures(t *testing.T) {
 			"admin.first_load_gzip_bytes", "admin.live_refresh_bytes", "admin.coldstart_ms"}},
 		{sizes, []string{"scale.one_limit.shards3.per_core", "scale.two_limits.shards1.script_us",
 			"scale.with_usage.shards1.cpu_us", "scale.flood.full_address.cpu_us", "scale.global.per_hot_core",
-			"scale.memory.keys600.audit_bytes", "scale.memory.keys60.made", "scale.edit.keys600.ms"}},
+			"scale.memory.keys60.made", "scale.edit.keys600.ms"}},
 	} {
 		figures, err := c.measure(t.Context(), o)
 		if err != nil {

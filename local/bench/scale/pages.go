@@ -32,7 +32,7 @@ func pages(ctx context.Context, o options) ([]bench.Figure, error) {
 	}
 	defer s.Close()
 	b := &browser{}
-	if b.handler, err = site.New(s.Client, apikey.Pepper(bench.Pepper)); err != nil {
+	if b.handler, err = site.New(s.Store, s.Client, apikey.Pepper(bench.Pepper)); err != nil {
 		return nil, err
 	}
 	got, _ := b.request(ctx, page{path: "/login",
@@ -247,7 +247,7 @@ func coldStart(ctx context.Context, s *seed, o options) ([]bench.Figure, error) 
 	}
 	f := bench.Function{Name: "admin", Binary: o.admin, Allowed: []byte(`"statusCode":200`),
 		Env: map[string]string{"VALKEY_URL": s.URL, "KEY_PEPPER": bench.Pepper, "ADMIN_USER": "bench",
-			"ADMIN_PASSWORD_HASH": hash}}
+			"ADMIN_PASSWORD_HASH": hash, "CHANGES_LOG": s.Data}}
 	var times []time.Duration
 	for range o.starts {
 		took, err := bench.ColdStart(ctx, f, []byte(loginPage))

@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/cause"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/records"
+	"tidegate/internal/registry"
 	"tidegate/local/bench"
 )
 
@@ -41,7 +41,7 @@ func newSeed(ctx context.Context, o options) (*seed, error) {
 		random: rand.New(rand.NewPCG(1, 2))} //nolint:gosec // the same data each time
 	began := time.Now()
 	for _, step := range []func(context.Context) error{
-		s.createKeys, s.recordCalls, s.takeCalls, s.addToStateLists,
+		s.createKeys, s.editKeys, s.recordCalls, s.takeCalls, s.addToStateLists,
 	} {
 		if err := step(ctx); err != nil {
 			s.Close()
@@ -52,7 +52,7 @@ func newSeed(ctx context.Context, o options) (*seed, error) {
 	return s, nil
 }
 
-// workers is the number of keys that are created, or checked, at a time.
+// workers is the number of keys that are checked at a time.
 const workers = 64
 
 // createKeys creates keys of three plans, half of them tagged, and one in a hundred each
@@ -67,26 +67,48 @@ func (s *seed) createKeys(ctx context.Context) error {
 	if err := s.Edit(ctx, func(set *policy.Set) { set.Plans = append(set.Plans, plans...) }); err != nil {
 		return err
 	}
-	return bench.Concurrently(workers, bench.Times(len(s.calls)), func(_, i int) error {
-		n := policy.NewKey{Name: fmt.Sprintf("customer-%07d", i), Env: "live",
-			Plan: plans[min(i%10/4, 2)].Name}
+	set, err := s.Set(ctx)
+	if err != nil {
+		return err
+	}
+	keys := make([]policy.Key, len(s.calls))
+	for i := range keys {
+		k := policy.Key{Name: fmt.Sprintf("customer-%07d", i), Env: "live",
+			PlanNumber: set.Plans[min(i%10/4, 2)].Number}
 		if i%2 == 0 {
-			n.Tags = []string{fmt.Sprintf("team-%02d", i/2%100)}
+			k.Tags = []string{fmt.Sprintf("team-%02d", i/2%100)}
 		}
-		by := s.By
-		by.By = audit.Actor{Kind: "user", Name: fmt.Sprintf("editor-%d", i%7)}
-		k, secret, err := s.Create(ctx, n, by)
-		s.calls[i] = enforce.Call{Kind: policy.APIKey, Subject: k.ID, Secret: secret}
-		if err != nil || i%100 > 2 {
+		if i%100 <= 2 {
+			exceptional(&k, i%100)
+		}
+		keys[i] = k
+	}
+	s.calls, err = s.CreateKeys(ctx, keys)
+	return err
+}
+
+// singles is the number of single changes in the audit, after those that create keys.
+const singles = 2_000
+
+// editKeys edits some keys one by one. Of the first, two are overridden: rare, for the page
+// that searches the audit for it.
+func (s *seed) editKeys(ctx context.Context) error {
+	for i := range min(singles, len(s.calls)/10) {
+		action, by := registry.KeyEdit, s.By
+		by.By = registry.Actor{Kind: "user", Name: fmt.Sprintf("editor-%d", i%7)}
+		change := func(k *policy.Key) { k.Tags = []string{"edited"} }
+		if i < 2 {
+			action, change = registry.KeyOverride, func(k *policy.Key) { exceptional(k, 0) }
+		}
+		k, err := s.Get(ctx, s.calls[s.active(i)+3].Subject)
+		if err != nil {
 			return err
 		}
-		action := audit.KeyEdit
-		if i < 100 {
-			action = audit.KeyOverride // rare, for the page that searches the audit for it
+		if _, err := s.Update(ctx, k.ID, k.Version, action, by, change); err != nil {
+			return err
 		}
-		_, err = s.Update(ctx, k.ID, k.Version, action, by, func(k *policy.Key) { exceptional(k, i%100) })
-		return err
-	})
+	}
+	return s.CatchUp(ctx) // adds them to the audit in Valkey
 }
 
 func exceptional(k *policy.Key, kind int) {
@@ -142,7 +164,7 @@ func (s *seed) takeCalls(ctx context.Context) error {
 	checker := enforce.NewChecker(s.Client, apikey.Pepper(bench.Pepper))
 	return bench.Concurrently(workers, bench.Times(3*s.actives()), func(_, i int) error {
 		n := s.active(i % s.actives())
-		_, err := checker.Check(ctx, s.calls[n], nil)
+		_, err := checker.Check(ctx, s.calls[n])
 		return err
 	})
 }

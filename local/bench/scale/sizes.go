@@ -8,14 +8,10 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/valkey-io/valkey-go"
-
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
-	"tidegate/internal/store/keyspace"
 	"tidegate/local/bench"
 )
 
@@ -257,15 +253,6 @@ func (g *growth) growTo(ctx context.Context, keys int) ([]bench.Figure, error) {
 		return nil, err
 	}
 	g.registered += grown
-	var audited int64
-	for _, b := range keyspace.All() {
-		size, err := g.Client.Do(ctx,
-			g.Client.B().MemoryUsage().Key(audit.Stream(b)).Samples(0).Build()).AsInt64()
-		if err != nil && !valkey.IsValkeyNil(err) {
-			return nil, err
-		}
-		audited += size
-	}
 	grown, err = g.added(ctx, func() error {
 		_, _, err := g.fleet.run(ctx, g.last, bench.Times(len(g.last)))
 		for _, e := range g.fleet {
@@ -294,7 +281,6 @@ func (g *growth) growTo(ctx context.Context, keys int) ([]bench.Figure, error) {
 	n, memory, edit := float64(keys), fmt.Sprintf("memory.keys%d.", keys), fmt.Sprintf("edit.keys%d.", keys)
 	return []bench.Figure{
 		{Name: memory + "registered_bytes", Value: float64(g.registered) / n, Unit: "bytes"},
-		{Name: memory + "audit_bytes", Value: float64(audited) / n, Unit: "bytes"},
 		{Name: memory + "called_bytes", Value: float64(g.called) / n, Unit: "bytes"},
 		{Name: memory + "made", Value: n / g.took.Seconds(), Unit: "keys/s"},
 		{Name: edit + "ms", Value: bench.Millis(time.Since(began)) / edits, Unit: "ms"},

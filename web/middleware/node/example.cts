@@ -3,7 +3,7 @@
 import express = require("express");
 import { Lambda } from "@aws-sdk/client-lambda";
 import {
-  Asking, Limits, Settler, SettleError, Mistake, byInvoke, check, headers, ofEvent, onMachine, serverErrors,
+  Asking, Call, Limits, Settler, SettleError, Mistake, byInvoke, check, headers, ofEvent, onMachine, serverErrors,
   webAdapter,
 } from "./tidegate.cjs";
 
@@ -27,6 +27,12 @@ app.get("/", async (request, response) => {
 export const handler = new Asking<{ user: string }>({
   door: onMachine("http://127.0.0.1:2773"), caller: (event) => (event.user ? { subject: event.user } : null),
 }).lambda(async (event: { user: string }, _context: unknown, call) => ({ statusCode: call.limit, body: event.user }));
+
+export const streamed = new Limits().lambda(
+  async (event: { body: string }, stream: NodeJS.WritableStream, _context: unknown, call: Call) => {
+    stream.end(event.body + call.rateLimit);
+  },
+);
 
 export async function ask(): Promise<number> {
   await new Settler({ door }).settle("tgr_x", 0);

@@ -173,13 +173,14 @@ class Limits {
     this.#write(refusal, request.headers.origin, (name) => response.getHeader(name),
       (name, value) => response.setHeader(name, value));
     response.statusCode = refusal.status;
-    response.end(refusal.body);
+    response.end(bodyFor(request.method, refusal.body));
   };
 
-  // fastify is an onRequest hook: handlers find the decision in request.tidegate.
+  // fastify is an onRequest hook: handlers find the decision in request.tidegate. The fields
+  // are set on the server's response, so that a hijacked reply has them too.
   fastify = (request, reply, done) => {
     const { call, fields, refusal } = this.#admit(() => this.#source(request));
-    for (const [name, value] of fields) reply.header(name, value);
+    for (const [name, value] of fields) reply.raw.setHeader(name, value);
     if (!refusal) {
       request.tidegate = call;
       done();
@@ -190,17 +191,26 @@ class Limits {
     reply.code(refusal.status).send(refusal.body);
   };
 
-  // lambda wraps an async handler of API Gateway's events, which gets the decision as its
-  // third argument.
+  // lambda wraps an async handler of API Gateway's events, which gets the decision behind its
+  // other arguments: event and context, or event, stream and context for
+  // awslambda.streamifyResponse. A streamed response gets no fields by itself. An event of
+  // another source, such as a queue, is an error, so that the source keeps it: call the
+  // handler itself for those.
   lambda(handler) {
-    return async (event, context) => {
+    return async (event, ...rest) => {
+      const { method } = ofLambda(event);
+      const { stream, others } = argumentsOf(rest);
       const { call, fields, refusal } = this.#admit(() => ofEvent(() => event)());
-      if (!refusal) return withFields(await handler(event, context, call), fields, event);
+      if (!refusal) {
+        const answer = await handler(event, ...others, call);
+        return stream ? answer : withFields(answer, fields, event);
+      }
       const headers = new Map(fields);
       const sent = Object.entries(event?.headers ?? {});
       const origin = sent.find(([name]) => name.toLowerCase() === "origin")?.[1];
       this.#write(refusal, origin, (name) => headers.get(name), (name, value) => headers.set(name, value));
-      return { statusCode: refusal.status, headers: Object.fromEntries(headers), body: refusal.body };
+      const body = bodyFor(method, refusal.body);
+      return send(stream, { statusCode: refusal.status, headers: Object.fromEntries(headers), body });
     };
   }
 
@@ -265,6 +275,28 @@ function problem({ type = "", status, detail, violated = [], wait = "", referenc
   };
 }
 
+// bodyFor returns the body of a refusal, which an answer to HEAD has not.
+function bodyFor(method, body) {
+  return method === "HEAD" ? "" : body;
+}
+
+// argumentsOf returns what a Lambda handler gets between the event and the decision, and the
+// stream among it, if there is one. Without a stream Lambda's callback follows the context.
+function argumentsOf([first, second]) {
+  const streamed = typeof first?.write === "function";
+  return streamed ? { stream: first, others: [first, second] } : { others: [first] };
+}
+
+// send answers a Lambda: by the stream if there is one.
+function send(stream, answer) {
+  if (!stream) return answer;
+  const { body, ...start } = answer;
+  const response = globalThis.awslambda.HttpResponseStream.from(stream, start);
+  response.write(body);
+  response.end();
+  return undefined;
+}
+
 // withFields adds the fields that a handler's response does not set itself. Payload
 // format 2.0 treats a response without statusCode as the body of a 200.
 function withFields(answer, fields, event) {
@@ -315,17 +347,25 @@ class Settler {
   #token;
   #fetch;
 
-  constructor({ door, url = "", token, fetch = (...request) => globalThis.fetch(...request) }) {
+  constructor({ door, url = "", token = "", fetch = (...request) => globalThis.fetch(...request) }) {
+    if (!door && !/^https?:\/\/[!-~]+$/.test(url.trim())) {
+      throw new Error("tidegate: url of Settler is not of the form https://HOST/PATH");
+    }
+    if (!door && !/^[!-~]+$/.test(token.trim())) {
+      throw new Error("tidegate: token of Settler is empty, or has characters that no token has");
+    }
     this.#door = door;
-    this.#url = `${url.replace(/\/$/, "")}/api/v1/settlements`;
-    this.#token = token;
+    this.#url = `${url.trim().replace(/\/$/, "")}/api/v1/settlements`;
+    this.#token = token.trim();
     this.#fetch = fetch;
   }
 
   // settle retries after a connection error, a 429 or a 5xx, with random pauses. Retries
   // are safe, since a call settles once. A 409 is success if an earlier attempt of
-  // this call may have settled; the result of that settlement is unknown.
+  // this call may have settled; the result of that settlement is unknown. A cost that is not
+  // whole is an error at once.
   async settle(settlement, cost) {
+    checkCost(cost);
     const end = Date.now() + settleDeadline;
     let mayBeSettled = false;
     for (let attempt = 1; ; attempt++) {
@@ -364,6 +404,18 @@ class Settler {
       throw new SettleError(response.status, detailOf(body), retryAfter(response.headers));
     } finally {
       clearTimeout(timer);
+    }
+  }
+}
+
+// checkCost throws an error unless a cost is a whole number from 0, or an object of them.
+function checkCost(cost) {
+  const units = typeof cost === "object" && cost !== null && !Array.isArray(cost) ? cost : { cost };
+  for (const [unit, number] of Object.entries(units)) {
+    if (!Number.isSafeInteger(number) || number < 0) {
+      const kind = typeof number;
+      const what = { number: String(number), undefined: "undefined", object: "an object" }[kind] ?? `a ${kind}`;
+      throw new Error(`tidegate: settle: ${unit} is ${what}: must be a whole number from 0, of type number`);
     }
   }
 }
@@ -411,6 +463,11 @@ function byInvoke(client, functionName) {
 // it is allowed. It is not tried again, since a second attempt could take twice. It throws
 // a Mistake, or another error if the door cannot be reached.
 async function check(door, call) {
+  try {
+    JSON.stringify(call);
+  } catch (cause) {
+    throw new Mistake(`the call cannot be sent: ${cause.message}`); // such as a bigint as cost
+  }
   const answer = await door("check", { tidegate: "check", ...call }, askTimeout);
   if (typeof answer?.status !== "number" || answer.allowed !== (answer.status === 200)) {
     throw new Error("tidegate: the answer is not one of the check function");
@@ -441,6 +498,8 @@ const unavailable = {
 //                 gives back what it took
 //   open          lets requests pass that cannot be checked now, but never one with an
 //                 apiKey, which nobody has verified; otherwise they are answered 429
+//   challenge     the WWW-Authenticate of a 401, by default Bearer; an MCP server names its
+//                 metadata in it: docs/attach.md
 //   allowOrigins  as of Limits
 //   log           function that gets a message and the cause of what fails
 class Asking {
@@ -449,7 +508,7 @@ class Asking {
   #open = new Set(); // of promises, one for each request that has not ended
 
   constructor(options) {
-    this.#options = { log: console.error, ...options };
+    this.#options = { log: console.error, challenge: "Bearer", ...options };
     this.#settler = new Settler({ door: options.door });
   }
 
@@ -462,7 +521,7 @@ class Asking {
     this.#write(answer, request.headers.origin, response);
     if (!call) {
       response.statusCode = answer.status;
-      response.end(answer.body);
+      response.end(bodyFor(request.method, answer.body));
       return;
     }
     request.tidegate = call;
@@ -477,7 +536,7 @@ class Asking {
     const found = { method: request.method, path, address: request.ip };
     const { call, answer } = await this.#ask(request, found);
     const getHeader = (name) => reply.getHeader(name);
-    const setHeader = (name, value) => reply.header(name, value);
+    const setHeader = (name, value) => (call ? reply.raw.setHeader(name, value) : reply.header(name, value));
     this.#write(answer, request.headers.origin, { getHeader, setHeader });
     if (!call) return reply.code(answer.status).send(answer.body);
     request.tidegate = call;
@@ -486,22 +545,26 @@ class Asking {
   };
 
   // lambda wraps an async handler of events: of a function URL, an API, a WebSocket's
-  // message or a load balancer. The handler gets the decision as its third argument.
+  // message or a load balancer. Streams and other events are treated as Limits does.
   lambda(handler) {
-    return async (event, context) => {
-      const { call, answer } = await this.#ask(event, ofLambda(event));
+    return async (event, ...rest) => {
+      const found = ofLambda(event);
+      const { stream, others } = argumentsOf(rest);
+      const { call, answer } = await this.#ask(event, found);
       const headers = new Map();
       const sent = Object.entries(event.headers ?? {});
       const origin = sent.find(([name]) => name.toLowerCase() === "origin")?.[1];
       const setHeader = (name, value) => headers.set(name, value);
       this.#write(answer, origin, { getHeader: (name) => headers.get(name), setHeader });
-      const { status: statusCode, body } = answer;
-      if (!call) return { statusCode, headers: Object.fromEntries(headers), body };
+      if (!call) {
+        const body = bodyFor(found.method, answer.body);
+        return send(stream, { statusCode: answer.status, headers: Object.fromEntries(headers), body });
+      }
       let status = 500; // if the handler throws
       try {
-        const result = await handler(event, context, call);
+        const result = await handler(event, ...others, call);
         status = result?.statusCode ?? 200;
-        return withFields(result, [...headers], event);
+        return stream ? result : withFields(result, [...headers], event);
       } finally {
         await this.#end(call, status);
       }
@@ -516,11 +579,11 @@ class Asking {
 
   // ask returns the admitted call, and the answer that admits or refuses it.
   async #ask(request, found) {
-    const { door, caller, refundOn, open, log } = this.#options;
+    const { door, caller, refundOn, open, challenge, log } = this.#options;
     let who;
     try {
       who = { ...(await caller(request)) };
-      if (!who.subject && !who.apiKey) return { answer: unauthorized() };
+      if (!who.subject && !who.apiKey) return { answer: unauthorized(challenge) };
       const members = { ...found, ...who, ...(refundOn && { settle: true }) };
       const answer = await check(door, members);
       return { answer, call: answer.allowed ? new Call(answer.context, this.#settler) : undefined };
@@ -573,16 +636,21 @@ function plain({ status, headers, body }) {
   return { status, headers: Object.fromEntries(headers), body };
 }
 
-function unauthorized() {
+function unauthorized(challenge) {
   const answer = plain(problem({ status: 401, detail: "This request has no caller." }));
-  answer.headers["WWW-Authenticate"] = "Bearer";
+  answer.headers["WWW-Authenticate"] = challenge;
   return answer;
 }
 
 // ofLambda returns method, path and address of an event. A WebSocket's message has the
-// method MESSAGE, and its route key as path.
+// method MESSAGE, and its route key as path. An event that is no request is an error: an
+// answer would tell its source that it is done.
 function ofLambda(event) {
-  const { http, identity, eventType, routeKey } = event.requestContext ?? {};
+  if (typeof event?.requestContext !== "object" || event.requestContext === null) {
+    throw new TypeError("tidegate: the event is no request: it has no requestContext. Call the handler " +
+      "itself for events of queues, schedules and other sources");
+  }
+  const { http, identity, eventType, routeKey } = event.requestContext;
   const address = http?.sourceIp ?? identity?.sourceIp;
   if (eventType) return { method: eventType, path: `/${routeKey}`, address };
   return { method: http?.method ?? event.httpMethod, path: event.rawPath ?? event.path, address };
@@ -606,10 +674,11 @@ function pauseBefore(attempt, failure) {
   return pause - Math.random() * (pause / 2) + Math.min(failure.retryAfter ?? 0, maxRetryAfter);
 }
 
-// detailOf returns the detail of a problem; "" for any other response.
+// detailOf returns the detail of a problem and its errors; "" for any other response.
 function detailOf(body) {
   try {
-    return JSON.parse(body).detail ?? "";
+    const { detail = "", errors = [] } = JSON.parse(body);
+    return [detail, ...errors.map(({ location, message }) => `${location} ${message}.`)].join(" ");
   } catch {
     return "";
   }

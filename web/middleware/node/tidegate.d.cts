@@ -69,9 +69,17 @@ export declare class Limits {
   });
   express: (request: any, response: any, next: Next) => void;
   fastify: (request: any, reply: any, done: Next) => void;
-  lambda<Event, Context, Result>(
+  lambda: WrapLambda;
+}
+
+interface WrapLambda {
+  <Event, Context, Result>(
     handler: (event: Event, context: Context, call: Call) => Promise<Result>,
   ): (event: Event, context: Context) => Promise<Result>;
+  /** For awslambda.streamifyResponse. */
+  <Event, Stream, Context>(
+    handler: (event: Event, stream: Stream, context: Context, call: Call) => Promise<void>,
+  ): (event: Event, stream: Stream, context: Context) => Promise<void>;
 }
 
 export declare const webAdapter: Source;
@@ -128,14 +136,13 @@ export declare class Asking<Request = any> {
     caller: (request: Request) => Awaitable<DirectCall | null | undefined>;
     refundOn?: (status: number) => boolean;
     open?: boolean;
+    challenge?: string;
     allowOrigins?: readonly string[];
     log?: Log;
   });
   express: (request: any, response: any, next: Next) => Promise<void>;
   fastify: (request: any, reply: any) => Promise<unknown>;
-  lambda<Event, Context, Result>(
-    handler: (event: Event, context: Context, call: Call) => Promise<Result>,
-  ): (event: Event, context: Context) => Promise<Result>;
+  lambda: WrapLambda;
   /** Resolves when all answered requests have ended their calls. */
   ended(): Promise<void>;
 }

@@ -6,10 +6,13 @@ const assert = require("node:assert/strict");
 const fs = require("node:fs");
 const http = require("node:http");
 const path = require("node:path");
+const { PassThrough } = require("node:stream");
 const { mock, test } = require("node:test");
 const express = require("express");
 const fastify = require("fastify");
-const { Limits, Settler, SettleError, webAdapter, ofEvent, headers } = require("./tidegate.cjs");
+const { Asking, Limits, Settler, SettleError, webAdapter, ofEvent, headers } = require("./tidegate.cjs");
+
+process.env.SETTLE_TOKEN = "machine"; // of the documented backends
 
 const table = JSON.parse(fs.readFileSync(path.join(__dirname, "../testdata/conformance.json"), "utf8"));
 const compared = [
@@ -83,7 +86,7 @@ function answered(status, all, body) {
 
 // comparable returns a response in the form of the table.
 function comparable({ status, headers, text }) {
-  return { status, headers, body: JSON.parse(text) };
+  return text === "" ? { status, headers } : { status, headers, body: JSON.parse(text) };
 }
 
 const backends = {
@@ -106,7 +109,8 @@ const backends = {
     if (c.authorizer === undefined) return undefined;
     const handler = new Limits(optionsOf(c)).lambda(async (_event, _context, call) => (
       { statusCode: 200, headers: json, body: JSON.stringify(nonzero(call)) }));
-    const event = { requestContext: { authorizer: c.authorizer }, headers: { origin: c.origin } };
+    const requestContext = { authorizer: c.authorizer, http: { method: c.method } };
+    const event = { requestContext, headers: { origin: c.origin } };
     const { statusCode, headers, body } = await handler(event, {});
     return answered(statusCode, headers, body);
   },
@@ -175,7 +179,7 @@ for (const c of table.settlements) {
     else {
       assert.ok(error);
       assert.equal(error instanceof SettleError ? error.status : undefined, c.want.status);
-      if (c.want.status) assert.equal(error.detail, "why");
+      if (c.want.status) assert.equal(error.detail, c.want.detail ?? "why");
     }
     for (const [i, [least, most]] of (c.pauses ?? []).entries()) {
       const took = attempts[i + 1] - attempts[i];
@@ -307,6 +311,109 @@ test("CORS headers stay", async () => {
   const { headers } = await over(http.createServer(app), { authorizer: { denied: true } });
   assert.equal(headers["Access-Control-Allow-Origin"], "https://c.example");
   assert.equal(headers["Access-Control-Expose-Headers"], undefined);
+});
+
+// An event of another source is an error of the invocation, so that the source keeps it.
+test("events that are no requests", async () => {
+  const handler = new Limits({ log: () => assert.fail("no request") }).lambda(() => assert.fail("handled"));
+  const asking = new Asking({ door: () => assert.fail("asked"), caller: () => assert.fail("asked") });
+  for (const event of [{ Records: [{ eventSource: "aws:sqs" }] }, { source: "aws.events" }, {}, "warm", null,
+    undefined, { requestContext: null }, { requestContext: "a" }]) {
+    await assert.rejects(handler(event, {}), { name: "TypeError", message: /no requestContext/ });
+    await assert.rejects(asking.lambda(() => assert.fail("handled"))(event, {}), /no requestContext/);
+  }
+});
+
+// A request without a caller gets the challenge.
+test("a challenge", async () => {
+  const asking = new Asking({ door: () => assert.fail("asked"), caller: () => undefined, challenge: 'Bearer a="b"' });
+  const { statusCode, headers } = await asking.lambda(() => assert.fail("handled"))({ requestContext: {} }, {});
+  assert.deepEqual([statusCode, headers["WWW-Authenticate"]], [401, 'Bearer a="b"']);
+});
+
+// A call that can never be sent is a mistake, which does not pass where open lets requests pass.
+test("a call that cannot be sent", async () => {
+  const asking = new Asking({
+    door: () => assert.fail("asked"), caller: () => ({ subject: "ada", cost: 12n }), open: true, log: () => {},
+  });
+  const { statusCode } = await asking.lambda(() => assert.fail("handled"))({ requestContext: {} }, {});
+  assert.equal(statusCode, 500);
+});
+
+// A handler within awslambda.streamifyResponse gets stream and context, and a refusal is
+// written to the stream.
+test("streamed Lambda handlers", async (t) => {
+  const started = [];
+  globalThis.awslambda = { HttpResponseStream: { from: (stream, start) => (started.push(start), stream) } };
+  t.after(() => delete globalThis.awslambda);
+  const door = async (kind, { subject }) => (subject === "ada"
+    ? { allowed: true, status: 200, context: { denied: false, rateLimit: "r" } }
+    : { allowed: false, status: 429, headers: { "Retry-After": "1" }, body: "wait" });
+  const asking = new Asking({ door, caller: ({ user }) => ({ subject: user }) });
+  const context = { awsRequestId: "1" };
+  for (const limits of [new Limits(), asking]) {
+    const handler = limits.lambda(async (_event, stream, given, call) => {
+      assert.equal(given, context);
+      stream.end(`served ${call.rateLimit}`);
+    });
+    const authorizer = { denied: false, rateLimit: "r" };
+    const run = async (event) => {
+      const stream = new PassThrough();
+      assert.equal(await handler(event, stream, context), undefined);
+      return String(Buffer.concat(await stream.toArray()));
+    };
+    assert.equal(await run({ user: "ada", requestContext: { authorizer } }), "served r");
+    assert.equal(started.length, 0);
+    const denied = { denied: true, message: "wait", retryAfter: 1 };
+    assert.match(await run({ user: "bob", requestContext: { authorizer: denied } }), /wait/);
+    const [{ statusCode, headers }] = started.splice(0);
+    assert.deepEqual([statusCode, headers["Retry-After"]], [429, "1"]);
+  }
+});
+
+// A reply that its handler writes itself has the fields; a handler's own fields stay.
+test("hijacked replies", { timeout: 20_000 }, async () => {
+  const answer = { allowed: true, status: 200, headers: { RateLimit: "r" }, context: { denied: false } };
+  const asking = new Asking({ door: async () => answer, caller: () => ({ subject: "ada" }) });
+  const limits = new Limits({ source: () => ({ denied: false, rateLimit: "r" }) });
+  for (const hook of [limits.fastify, asking.fastify]) {
+    for (const [path, want] of [["/stream", "r"], ["/own", "own"], ["/plain", "r"]]) {
+      const app = fastify();
+      app.addHook("onRequest", hook);
+      app.get("/stream", (_request, reply) => {
+        reply.hijack();
+        reply.raw.writeHead(200, { "Content-Type": "text/event-stream" }).end("data: 1\n\n");
+      });
+      app.get("/own", (_request, reply) => reply.header("RateLimit", "own").send("x"));
+      app.get("/plain", async () => "x");
+      await app.ready();
+      const { status, headers } = await over(app.server, { path });
+      assert.deepEqual([status, headers.RateLimit], [200, want], path);
+    }
+  }
+});
+
+// What can never be sent is an error at once, which names the field and not the token.
+test("a settler of what cannot be sent", async () => {
+  const url = "https://a.example";
+  for (const options of [{ url }, { url, token: " " }, { url, token: "tga_\nsecret" }, { url, token: "tga_sécret" },
+    { token: "tga_secret" }, { url: "a.example", token: "tga_secret" }, { url: "https://a b", token: "tga_secret" }]) {
+    assert.throws(() => new Settler(options), ({ message }) => (
+      /(url|token) of Settler/.test(message) && !message.includes("cret")));
+  }
+  const requests = [];
+  const fetch = async (to, { headers }) => {
+    requests.push(`${to} ${headers.Authorization}`);
+    return new Response("{}");
+  };
+  const settler = new Settler({ url: ` ${url}/\n`, token: "tga_secret\n", fetch });
+  for (const [cost, want] of [[undefined, "cost is undefined"], [null, "cost is an object"], [12.5, "cost is 12.5"],
+    [12n, "cost is a bigint"], [-1, "cost is -1"], [NaN, "cost is NaN"], ["7", "cost is a string"], [[7], "cost is an object"],
+    [{ input: 1.5 }, "input is 1.5"], [{ input: undefined }, "input is undefined"]]) {
+    await assert.rejects(settler.settle("tgr_x", cost), ({ message }) => message.includes(want), want);
+  }
+  await settler.settle("tgr_x", { input: 1 });
+  assert.deepEqual(requests, [`${url}/api/v1/settlements Bearer tga_secret`]);
 });
 
 // documented runs a block of code of docs/backends.md and returns the value of result.

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
+import decimal
 import http.server
 import io
 import json
@@ -52,7 +53,7 @@ def sent(case):
 def answered(status, headers, body):
     lower = {name.lower(): value for name, value in headers}
     kept = {name: lower[name.lower()] for name in COMPARED if name.lower() in lower}
-    return {"status": status, "headers": kept, "body": json.loads(body)}
+    return {"status": status, "headers": kept, **({"body": json.loads(body)} if body else {})}
 
 
 def by_wsgi(case):
@@ -64,7 +65,7 @@ def by_wsgi(case):
         start_response("200 OK", list(JSON))
         return [nonzero(environ["tidegate"]).encode()]
 
-    environ = {"QUERY_STRING": ""}
+    environ = {"QUERY_STRING": "", "REQUEST_METHOD": case.get("method", "GET")}
     setup_testing_defaults(environ)
     for name, value in sent(case):
         key, value = "HTTP_" + name.upper().replace("-", "_"), value.encode().decode("latin-1")
@@ -95,7 +96,8 @@ def by_asgi(case):
         await send({"type": "http.response.body", "body": nonzero(scope["tidegate"]).encode()})
 
     raw = [(name.lower().encode(), value.encode()) for name, value in sent(case)]
-    start, body = call_asgi(limits_of(case).asgi(app), {"type": "http", "headers": raw})
+    scope = {"type": "http", "method": case.get("method", "GET"), "headers": raw}
+    start, body = call_asgi(limits_of(case).asgi(app), scope)
     headers = [(name.decode(), value.decode()) for name, value in start["headers"]]
     return answered(start["status"], headers, body["body"])
 
@@ -103,7 +105,8 @@ def by_asgi(case):
 def by_lambda(case):
     if "authorizer" not in case:
         return None
-    event = {"requestContext": {"authorizer": case["authorizer"]}, "headers": {}}
+    event = {"requestContext": {"authorizer": case["authorizer"]}, "headers": {},
+             "httpMethod": case.get("method", "GET")}
     if "origin" in case:
         event["headers"]["origin"] = case["origin"]
 
@@ -160,6 +163,48 @@ class Requests(unittest.TestCase):
                   "headers": {"RateLimit-Policy": "p"}})]:
             handler = tidegate.Limits().lambda_handler(lambda event, context, call: answer)
             self.assertEqual(handler({"requestContext": {"authorizer": authorizer}, **event}, None), want)
+
+    def test_events_that_are_no_requests(self):
+        """An event of another source is an error of the invocation: the source keeps it."""
+        asking = tidegate.Asking(self.fail, self.fail)
+        for event in [{"Records": [{"eventSource": "aws:sqs"}]}, {"source": "aws.events"}, {}, "warm", None,
+                      {"requestContext": None}, {"requestContext": "a"}]:
+            for limits in (tidegate.Limits(log=SILENT), asking):
+                with self.assertRaisesRegex(TypeError, "no requestContext"):
+                    limits.lambda_handler(self.fail)(event, None)
+
+    def test_a_challenge(self):
+        """A request without a caller gets it."""
+        asking = tidegate.Asking(self.fail, lambda event: None, challenge='Bearer a="b"')
+        answer = asking.lambda_handler(self.fail)({"requestContext": {}}, None)
+        self.assertEqual((answer["statusCode"], answer["headers"]["WWW-Authenticate"]), (401, 'Bearer a="b"'))
+
+    def test_a_call_that_cannot_be_sent(self):
+        """It is a mistake, which does not pass where open lets requests pass."""
+        asking = tidegate.Asking(
+            self.fail, lambda event: {"subject": "ada", "cost": decimal.Decimal(1)}, open=True, log=SILENT)
+        self.assertEqual(asking.lambda_handler(self.fail)({"requestContext": {}}, None)["statusCode"], 500)
+
+    def test_handlers_of_two_parameters(self):
+        """An adapter gets event and context; other handlers get the call too."""
+        class Adapter:  # of the form of Mangum
+            def __call__(self, event, context):
+                return {"statusCode": 200, "body": "adapter"}
+
+            def resolve(self, event, context=None):
+                return {"statusCode": 200, "body": "resolver"}
+
+        def door(kind, call, timeout):
+            return {"allowed": True, "status": 200, "headers": {"RateLimit": "r"}, "context": {"denied": False}}
+        asking = tidegate.Asking(door, lambda event: {"subject": "ada"})
+        event = {"requestContext": {"authorizer": {"denied": False, "rateLimit": "r"}}}
+        for handler, want in [
+                (Adapter(), "adapter"), (Adapter().resolve, "resolver"),
+                (lambda event, context, call: {"statusCode": 200, "body": str(call.denied)}, "False"),
+                (lambda *all: {"statusCode": 200, "body": str(len(all))}, "3")]:
+            for limits in (tidegate.Limits(), asking):
+                answer = limits.lambda_handler(handler)(event, None)
+                self.assertEqual(answer, {"statusCode": 200, "body": want, "headers": {"RateLimit": "r"}})
 
     def test_a_source_that_raises(self):
         """A source that raises an error refuses the request; the log has the error."""
@@ -237,10 +282,30 @@ class Settlements(unittest.TestCase):
                 else:
                     self.assertIsInstance(got, Exception)
                     self.assertEqual(getattr(got, "status", None), want.get("status"))
-                    self.assertEqual(getattr(got, "detail", "why"), "why")
+                    why = want.get("detail", "why")
+                    self.assertEqual(getattr(got, "detail", why), why)
                 for i, (least, most) in enumerate(case.get("pauses", [])):
                     pause = (attempts[i + 1] - attempts[i]) * 1000
                     self.assertTrue(least - 1e-6 <= pause <= most + 1e-6, f"pause {i + 1} is {pause} ms")
+
+    def test_what_cannot_be_sent(self):
+        """It raises at once, and names the field and not the token."""
+        url = "https://a.example"
+        for at, token in [(url, ""), (url, " "), (url, "tga_\nsecret"), (url, "tga_s\u00e9cret"),
+                          ("", "tga_secret"), ("a.example", "tga_secret"), ("https://a b", "tga_secret")]:
+            with self.assertRaisesRegex(ValueError, "(url|token) of Settler") as raised:
+                tidegate.Settler(at, token)
+            self.assertNotIn("cret", str(raised.exception))
+        settler = tidegate.Settler(f" {url}/\n", "tga_secret\n")
+        with mock.patch.object(tidegate, "_post", return_value=(200, {}, b"{}")) as post:
+            for cost, want in [(None, "cost is None"), (12.5, "cost is 12.5"), (-1, "cost is -1"),
+                               (True, "cost is True"), ("7", "cost is '7'"), ({"input": 1.5}, "input is 1.5")]:
+                with self.assertRaisesRegex(ValueError, f"{want}: must be a whole number"):
+                    settler.settle("tgr_x", cost)
+            post.assert_not_called()
+            settler.settle("tgr_x", {"input": 1})
+        self.assertEqual(post.call_args.args[0], url + "/api/v1/settlements")
+        self.assertEqual(post.call_args.args[1]["Authorization"], "Bearer tga_secret")
 
     def test_pauses_differ(self):
         case = next(case for case in TABLE["settlements"] if case["name"] == "throttled once")

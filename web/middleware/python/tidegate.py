@@ -209,7 +209,7 @@ class Limits:
             if refusal:
                 status, fields, body = refusal
                 start_response(f"{status} {HTTPStatus(status).phrase}", fields)
-                return [body.encode()]
+                return [_body(environ.get("REQUEST_METHOD"), body)]
             environ["tidegate"] = call
 
             def start(status, headers, exc_info=None):
@@ -232,7 +232,7 @@ class Limits:
             if refusal:
                 status, fields, body = refusal
                 await send({"type": "http.response.start", "status": status, "headers": _encoded(fields)})
-                return await send({"type": "http.response.body", "body": body.encode()})
+                return await send({"type": "http.response.body", "body": _body(scope.get("method"), body)})
 
             async def sending(message):
                 if message["type"] == "http.response.start":
@@ -244,15 +244,23 @@ class Limits:
         return wrapped
 
     def lambda_handler(self, handler):
-        """Wraps a handler of API Gateway's events: handler(event, context, call)."""
+        """Wraps a handler of API Gateway's events: handler(event, context, call).
+
+        A handler of two parameters, such as an adapter, gets no call. An event of another
+        source, such as a queue, raises a TypeError, so that the source keeps it: call the
+        handler itself for those.
+        """
+        run = _with_call(handler)
+
         @functools.wraps(handler)
         def wrapped(event, context):
+            method = _of_lambda(event)["method"]
             sent = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
             call, fields, refusal = self._admit(of_event(lambda e: e), event, sent.get("origin"))
             if refusal:
                 status, fields, body = refusal
-                return {"statusCode": status, "headers": dict(fields), "body": body}
-            return _with_fields(handler(event, context, call), fields, event)
+                return {"statusCode": status, "headers": dict(fields), "body": _body(method, body).decode()}
+            return _with_fields(run(event, context, call), fields, event)
         return wrapped
 
     def _admit(self, source, request, origin):
@@ -314,6 +322,22 @@ def _problem(status, kind="", detail="", violated=(), wait="", reference="", fie
         body["reference"] = reference
     own = [("Content-Type", "application/problem+json"), ("Cache-Control", "no-store")]
     return status, own + list(fields), json.dumps(body) + "\n"
+
+
+def _body(method, text):
+    """Returns the body of a refusal, which an answer to HEAD has not."""
+    return b"" if method == "HEAD" else text.encode()
+
+
+def _with_call(handler):
+    """Returns a function of event, context and call for a handler of these, or of two."""
+    try:
+        inspect.signature(handler).bind("event", "context", "call")
+    except TypeError:
+        return lambda event, context, call: handler(event, context)
+    except ValueError:  # a handler without a signature
+        pass
+    return handler
 
 
 def _with_fields(answer, fields, event):
@@ -380,6 +404,11 @@ class Settler:
     """
 
     def __init__(self, url="", token="", door=None):
+        url, token = url.strip(), token.strip()
+        if not door and not re.fullmatch(r"https?://[!-~]+", url):
+            raise ValueError("tidegate: url of Settler is not of the form https://HOST/PATH")
+        if not door and not re.fullmatch(r"[!-~]+", token):
+            raise ValueError("tidegate: token of Settler is empty, or has characters that no token has")
         self._url = url.removesuffix("/") + "/api/v1/settlements"
         self._token = token
         self._door = door
@@ -389,8 +418,10 @@ class Settler:
 
         It retries after a connection error, a 429 or a 5xx, with random pauses. Retries
         are safe, since a call settles once. A 409 is success if an earlier attempt
-        of this call may have settled; only the cost of that settlement is known.
+        of this call may have settled; only the cost of that settlement is known. A cost
+        that is not whole raises a ValueError at once.
         """
+        _check_cost(cost)
         end = time.monotonic() + SETTLE_DEADLINE
         may_be_settled = False
         for attempt in range(1, SETTLE_ATTEMPTS + 1):
@@ -422,6 +453,13 @@ class Settler:
         if status != 200:
             raise SettleError(status, _detail(text), _retry_after(answered.get("Retry-After")))
         return _settlement_of(json.loads(text))
+
+
+def _check_cost(cost):
+    """Raises a ValueError unless a cost is a whole number from 0, or a dict of them."""
+    for name, value in (cost.items() if isinstance(cost, dict) else [("cost", cost)]):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise ValueError(f"tidegate: settle: {name} is {value!r:.40}: must be a whole number from 0")
 
 
 def _settlement_of(settled):
@@ -476,10 +514,12 @@ def _pause_before(attempt, failure):
 
 
 def _detail(text):
-    """Returns the detail of a problem; "" for any other response."""
+    """Returns the detail of a problem and its errors; "" for any other response."""
     try:
-        return json.loads(text).get("detail", "")
-    except (ValueError, AttributeError):
+        problem = json.loads(text)
+        errors = [f"{error['location']} {error['message']}." for error in problem.get("errors", [])]
+        return " ".join([problem.get("detail", ""), *errors])
+    except (ValueError, AttributeError, KeyError, TypeError):
         return ""
 
 
@@ -539,6 +579,10 @@ def check(door, call):
     another error if the door cannot be reached.
     """
     members = {name: value for name, value in call.items() if value is not None}
+    try:
+        json.dumps(members)
+    except (TypeError, ValueError) as cause:  # such as a Decimal as cost
+        raise Mistake(f"the call cannot be sent: {cause}") from cause
     answer = door("check", {"tidegate": "check", **members}, ASK_TIMEOUT)
     if not isinstance(answer, dict) or answer.get("allowed") != (answer.get("status") == 200):
         raise ValueError("tidegate: the answer is not one of the check function")
@@ -566,12 +610,16 @@ class Asking:
                    request gives back what it took
     open           lets requests pass that cannot be checked now, but never one with an
                    apiKey, which nobody has verified; otherwise they are answered 429
+    challenge      the WWW-Authenticate of a 401; an MCP server names its metadata in it:
+                   docs/attach.md
     allow_origins  as of Limits
     log            a logging.Logger, which gets what cannot be checked or settled
     """
 
-    def __init__(self, door, caller, refund_on=None, open=False, allow_origins=None, log=None):
+    def __init__(self, door, caller, refund_on=None, open=False, allow_origins=None, log=None,
+                 challenge="Bearer"):
         self._door = door
+        self._challenge = challenge
         self._caller = caller
         self._refund_on = refund_on or (lambda status: False)
         self._settle = True if refund_on else None
@@ -593,7 +641,7 @@ class Asking:
             if call is None:
                 status = answer["status"]
                 start_response(f"{status} {HTTPStatus(status).phrase}", fields)
-                return [answer["body"].encode()]
+                return [_body(environ["REQUEST_METHOD"], answer["body"])]
             environ["tidegate"] = call
             sent = [500]  # if the application raises
 
@@ -658,7 +706,8 @@ class Asking:
             if call is None:
                 await send({"type": "http.response.start", "status": answer["status"],
                             "headers": _encoded(fields)})
-                return await send({"type": "http.response.body", "body": answer["body"].encode()})
+                body = _body(scope["method"], answer["body"])
+                return await send({"type": "http.response.body", "body": body})
             sent = [200 if socket_ else 500]
 
             async def sending(message):
@@ -706,17 +755,21 @@ class Asking:
         """Wraps a handler of events: handler(event, context, call).
 
         The event is of a function URL, an API, a WebSocket's message or a load balancer.
-        The caller gets it.
+        The caller gets it. Other handlers and events are treated as Limits does.
         """
+        run = _with_call(handler)
+
         @functools.wraps(handler)
         def wrapped(event, context):
+            found = _of_lambda(event)
             sent = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
-            call, answer = self._ask(lambda: self._caller(event), _of_lambda(event), sent.get("origin"))
+            call, answer = self._ask(lambda: self._caller(event), found, sent.get("origin"))
             if call is None:
-                return {"statusCode": answer["status"], "headers": answer["headers"], "body": answer["body"]}
+                body = _body(found["method"], answer["body"]).decode()
+                return {"statusCode": answer["status"], "headers": answer["headers"], "body": body}
             status = 500
             try:
-                result = handler(event, context, call)
+                result = run(event, context, call)
                 status = result.get("statusCode", 200) if isinstance(result, dict) else 200
                 return _with_fields(result, list(answer["headers"].items()), event)
             finally:
@@ -742,7 +795,7 @@ class Asking:
             who = caller() or {}
             if not who.get("subject") and not who.get("apiKey"):
                 return self._refuse(origin, 401, detail="This request has no caller.",
-                                    fields=[("WWW-Authenticate", "Bearer")])
+                                    fields=[("WWW-Authenticate", self._challenge)])
             answer = check(self._door, {"settle": self._settle, **found, **who})
             if answer["allowed"]:
                 return _parse(answer["context"], self._settler), answer
@@ -786,9 +839,13 @@ def _of_wsgi(environ):
 def _of_lambda(event):
     """Returns method, path and address of an event.
 
-    A WebSocket's message has the method MESSAGE, and its route key as path.
+    A WebSocket's message has the method MESSAGE, and its route key as path. An event that
+    is no request raises a TypeError: an answer would tell its source that it is done.
     """
-    context = event.get("requestContext") or {}
+    context = event.get("requestContext") if isinstance(event, dict) else None
+    if not isinstance(context, dict):
+        raise TypeError("tidegate: the event is no request: it has no requestContext. Call the handler "
+                        "itself for events of queues, schedules and other sources")
     http_ = context.get("http") or {}
     address = http_.get("sourceIp") or (context.get("identity") or {}).get("sourceIp")
     if context.get("eventType"):

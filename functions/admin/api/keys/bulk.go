@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	"tidegate/functions/admin/api/rest"
@@ -33,69 +34,22 @@ type (
 	}
 	bulkOutput struct {
 		Body struct {
-			Job     string   `json:"job" doc:"Id of the job"`
-			Total   int64    `json:"total" doc:"Number of keys to change; the job never changes more"`
-			Done    int64    `json:"done" doc:"Keys changed by this request"`
-			Skipped int64    `json:"skipped" doc:"Keys that needed no change or are not active"`
-			Failed  []string `json:"failed" doc:"Ids of keys that this request could not change; the job names the first 100"`
-			Next    string   `json:"next,omitempty" doc:"Repeat the request with after set to this value, or POST to the job; absent when the job has ended"`
+			Change   uint64         `json:"change,omitempty" doc:"Number of the change that this request made; absent if no key changed"`
+			Done     int64          `json:"done" doc:"Keys changed by this request"`
+			Skipped  int64          `json:"skipped" doc:"Keys that needed no change or are not active"`
+			Failed   int            `json:"failed" doc:"Keys that could not be changed"`
+			Failures []UnchangedKey `json:"failures"`
+			More     bool           `json:"more,omitempty" doc:"More keys match than at the begin; the others were not changed"`
+			Next     string         `json:"next,omitempty" doc:"Repeat the request with after set to this value; absent after the last step"`
 		}
-	}
-	// JobPath is the path parameter of a bulk job.
-	JobPath struct {
-		Job string `path:"job" doc:"Id of the job" maxLength:"64"`
-	}
-	continueInput struct {
-		JobPath
-		Resume bool `query:"resume" doc:"Continues a stopped job. Send it once, not with every request"`
-	}
-	undoInput struct {
-		JobPath
-		rest.RequiredReason
 	}
 )
 
-// Job is the state of a change of many keys.
-type Job struct {
-	ID      string       `json:"id"`
-	Title   string       `json:"title" example:"Change plan of 50 keys to pro"`
-	Do      string       `json:"do" enum:"plan,override,end,reset,revoke,ban,unban,tag,untag,group,expiry,undo"`
-	Undoes  string       `json:"undoes,omitempty" doc:"Id of the job that this job undoes"`
-	By      schema.Actor `json:"by" doc:"Who started the job, or continued it after a stop"`
-	Reason  string       `json:"reason"`
-	Started time.Time    `json:"started"`
-	Ended   *time.Time   `json:"ended,omitempty" doc:"When the job ended; absent until then"`
-	Stopped bool         `json:"stopped" doc:"The job is stopped until somebody continues it"`
-	Paused  string       `json:"paused,omitempty" doc:"Why the last request ended early, or what waits for the journal"`
-	Total   int64        `json:"total" doc:"Number of keys to change; the job never changes more"`
-	Done    int64        `json:"done" doc:"Keys changed"`
-	Skipped int64        `json:"skipped" doc:"Keys that needed no change or are not active"`
-	Failed  int64        `json:"failed" doc:"Keys that could not be changed, or that an undo left unchanged"`
-	Left    []LeftKey    `json:"left" doc:"The first 100 of the failed keys"`
-	More    bool         `json:"more" doc:"More keys match than the job counted at its start; it leaves the others unchanged"`
-}
-
-// LeftKey is a key that a job did not change, and the reason.
-type LeftKey struct {
+// UnchangedKey is a key that could not be changed, and the reason.
+type UnchangedKey struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
-	Why  string `json:"why" example:"The key was changed since."`
-}
-
-func jobOf(j app.Job) Job {
-	out := Job{
-		ID: j.ID, Title: j.Title(), Do: j.Do, Undoes: j.Undoes, By: schema.Actor(j.Actor()), Reason: j.Reason,
-		Started: j.Started,
-		Stopped: j.Stopped, Paused: j.Paused, Total: j.Total, Done: j.Done, Skipped: j.Skipped,
-		Failed: j.Failed, Left: []LeftKey{}, More: j.More,
-	}
-	if j.Over() {
-		out.Ended = &j.Ended
-	}
-	for _, f := range j.Failures {
-		out.Left = append(out.Left, LeftKey(f))
-	}
-	return out
+	Why  string `json:"why" example:"tags too many: at most 10"`
 }
 
 // BulkFilter selects the keys of a bulk change.
@@ -109,209 +63,117 @@ type BulkFilter struct {
 func (ops operations) registerBulk(group rest.Group) {
 	rest.Register(group, rest.Operation{
 		Pattern: "POST /bulk", ID: "change-keys", Role: auth.Editor,
-		Deadline: auth.Long, Summary: "Start a bulk change of keys",
-		Details: "Starts a job and works on it for about 3 seconds. The response says how to continue. A " +
-			"repeated request changes no key twice.",
+		Deadline: auth.Long, Summary: "Change up to 1,000 keys of a selection",
+		Details: "Makes one change of the audit, which can be undone. Repeat the request with after set to " +
+			"next until next is absent. A repeated request changes no key twice.",
 	}, ops.changeKeys)
-	rest.Register(group, rest.Operation{
-		Pattern: "GET /bulk", ID: "list-jobs", Role: auth.Viewer,
-		Summary: "List the last 200 bulk jobs of 30 days, newest first",
-	}, ops.listJobs)
-	rest.Register(group, rest.Operation{
-		Pattern: "GET /bulk/{job}", ID: "get-job", Role: auth.Viewer,
-		Summary: "Get the progress of a bulk job",
-	}, ops.getJob)
-	rest.Register(group, rest.Operation{
-		Pattern: "POST /bulk/{job}", ID: "continue-job", Role: auth.Editor,
-		Deadline: auth.Long, Summary: "Continue a job for about 3 seconds",
-		Details: "Repeat until the response has ended. While another request works on the job, it returns " +
-			"the progress. A job that was stopped, or whose progress Valkey lost, gets 409 and needs resume.",
-	}, ops.continueJob)
-	rest.Register(group, rest.Operation{
-		Pattern: "POST /bulk/{job}/undo", ID: "undo-job", Role: auth.Editor,
-		Deadline: auth.Long, Summary: "Undo a job",
-		Details: "Starts another job, which restores every key that was not changed since. Continue it " +
-			"like any job.",
-	}, ops.undoJob)
 }
 
 func (ops operations) changeKeys(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
-	job, err := ops.bulkJob(ctx, in)
+	edit := app.NewEdit(ctx, in.Body.Reason)
+	if err := edit.Validate(); err != nil {
+		return nil, err
+	}
+	set, err := ops.keys.Set(ctx)
 	if err != nil {
 		return nil, err
 	}
-	before := job
-	if job, err = ops.keys.StepJob(ctx, job.ID); err != nil {
+	b, err := in.bulk(set)
+	if err != nil {
 		return nil, err
 	}
-	if job.Stopped {
-		return nil, stopped(job)
+	after := in.Body.After
+	if after == "" {
+		err = ops.beginBulk(ctx, set, in, &b)
+	} else {
+		b.Total, after, err = readAfter(after)
 	}
-	if job.Paused != "" && !before.Over() {
-		return nil, rest.NewProblem(http.StatusServiceUnavailable,
-			"Paused: "+job.Paused+". Some keys may be changed already. Send the request again with after "+
-				"set to "+job.ID+".")
+	if err != nil {
+		return nil, err
+	}
+	s, err := ops.keys.StepBulk(ctx, set, b, after, edit)
+	if err != nil {
+		return nil, err
 	}
 	out := &bulkOutput{}
-	out.Body.Job, out.Body.Total = job.ID, job.Total
-	out.Body.Done, out.Body.Skipped = job.Done-before.Done, job.Skipped-before.Skipped
-	out.Body.Failed = []string{}
-	for _, f := range job.Failures[len(before.Failures):] {
-		out.Body.Failed = append(out.Body.Failed, f.ID)
+	out.Body.Change, out.Body.Done, out.Body.Skipped = s.Change, s.Done, s.Skipped
+	out.Body.Failed, out.Body.More, out.Body.Failures = len(s.Failures), s.More, []UnchangedKey{}
+	for _, f := range s.Failures {
+		out.Body.Failures = append(out.Body.Failures, UnchangedKey{f.ID, f.Name, app.FailureText(f.Why)})
 	}
-	if !job.Over() {
-		out.Body.Next = job.ID
+	if s.Next != "" {
+		out.Body.Next = strconv.FormatInt(b.Total, 10) + " " + s.Next
 	}
 	return out, nil
 }
 
-// bulkJob starts the job of a request, or returns the job that the request continues.
-func (ops operations) bulkJob(ctx context.Context, in *bulkInput) (app.Job, error) {
-	if in.Body.After != "" {
-		j, err := ops.keys.Job(ctx, in.Body.After)
-		if errors.Is(err, policy.ErrNotFound) || err == nil && j.Do != in.Body.Do {
-			return j, rest.Invalid("body.after", "names no job with this do; start again without after")
-		}
-		return j, err
+// readAfter reads the next of the request before: the number of keys that matched at the
+// begin, and the position.
+func readAfter(text string) (total int64, after string, err error) {
+	number, after, _ := strings.Cut(text, " ")
+	if total, err = strconv.ParseInt(number, 10, 64); err != nil || after == "" {
+		return 0, "", rest.Invalid("body.after", "must be the value of next from the previous request")
 	}
-	set, err := ops.keys.Set(ctx)
-	if err != nil {
-		return app.Job{}, err
-	}
-	j, err := in.job(set)
-	if err != nil {
-		return j, err
-	}
-	j.Total, err = ops.keys.CountMatching(ctx, set, j.IDs, j.Filter)
+	return total, after, nil
+}
+
+// beginBulk counts the keys and checks the change. It refuses a change that harms callers
+// unless the request sends the number of keys that match.
+func (ops operations) beginBulk(ctx context.Context, set *policy.Set, in *bulkInput, b *app.Bulk) error {
+	var err error
+	b.Total, err = ops.keys.CountMatching(ctx, set, b.IDs, b.Filter)
 	if errors.Is(err, app.ErrUncounted) {
-		return j, rest.Invalid("body.filter", "matches "+err.Error()+": narrow it by a prefix")
+		return rest.Invalid("body.filter", "matches "+err.Error()+": narrow it by a prefix")
 	}
 	if err != nil {
-		return j, err
+		return err
 	}
-	if err := in.confirmed(j); err != nil {
-		return j, err
-	}
-	return ops.keys.StartJob(ctx, set, j, in.Accepts, app.NewEdit(ctx, in.Body.Reason))
-}
-
-// confirmed refuses a change that harms callers unless its first request sends the number
-// of keys that match.
-func (in *bulkInput) confirmed(j app.Job) error {
-	if sent := in.Body.Confirm; j.NeedsCount() && sent == nil || sent != nil && *sent != j.Total {
+	if sent := in.Body.Confirm; b.NeedsCount() && sent == nil || sent != nil && *sent != b.Total {
 		return rest.Invalid("body.confirm",
-			fmt.Sprintf("must be %d, the number of keys that match", j.Total))
+			fmt.Sprintf("must be %d, the number of keys that match", b.Total))
 	}
-	return nil
+	return ops.keys.CheckBulk(ctx, set, *b)
 }
 
-// job returns the job, not yet started, that the request describes.
-func (in *bulkInput) job(set *policy.Set) (app.Job, error) {
-	b := in.Body
+// bulk returns the change that the request describes.
+func (in *bulkInput) bulk(set *policy.Set) (app.Bulk, error) {
+	body := in.Body
 	var details rest.Details
 	add := func(location, message string) {
 		details = append(details, rest.Detail{Location: "body." + location, Message: message})
 	}
-	if (len(b.IDs) == 0) == (b.Filter == nil) {
+	if (len(body.IDs) == 0) == (body.Filter == nil) {
 		add("ids", "or filter is required, but not both")
 	}
-	if _, known := set.Plan(b.Plan); b.Do == app.Plan && !known {
+	if _, known := set.Plan(body.Plan); body.Do == app.Plan && !known {
 		add("plan", "no plan has this name")
 	}
-	j := app.Job{KeyChange: app.KeyChange{Do: b.Do}, IDs: b.IDs}
-	switch b.Do {
+	b := app.Bulk{KeyChange: app.KeyChange{Do: body.Do, Accepts: in.Accepts}, IDs: body.IDs}
+	switch body.Do {
 	case app.Plan:
-		j.Plan = b.Plan
+		b.Plan = body.Plan
+		b = b.Numbered(set)
 	case app.Override:
-		if b.Override == nil {
+		if body.Override == nil {
 			add("override", "is required with this do")
 		}
-		j.Override = b.Override.read("override.", &details)
+		b.Override = body.Override.read("override.", &details)
 	case app.Ban, app.SetExpiry:
-		details.Add("until", inFuture(b.Until, "to block keys now, revoke them"))
-		j.Until = schema.TimeOf(b.Until)
+		details.Add("until", inFuture(body.Until, "to block keys now, revoke them"))
+		b.Until = schema.TimeOf(body.Until)
 	case app.AddTags, app.RemoveTags:
-		j.Tags = b.Tags
+		b.Tags = body.Tags
 	case app.SetGroup:
-		j.Group = b.Group
+		b.Group = body.Group
 	}
 	if err := details.Err(); err != nil {
-		return j, err
+		return b, err
 	}
-	if f := b.Filter; f != nil {
+	if f := body.Filter; f != nil {
 		selected, err := filter(set, f.Prefix, f.Plan, f.State, "body.filter.plan")
 		selected.Group = f.Group
-		j.Filter = &selected
-		return j, err
+		b.Filter = &selected
+		return b, err
 	}
-	return j, nil
-}
-
-// JobList is the answer of list-jobs.
-type JobList struct {
-	Items []Job `json:"items"`
-}
-
-func (ops operations) listJobs(ctx context.Context, _ *rest.None) (*rest.Body[JobList], error) {
-	jobs, err := ops.keys.RecentJobs(ctx)
-	if err != nil {
-		return nil, err
-	}
-	list := JobList{Items: make([]Job, len(jobs))}
-	for i, j := range jobs {
-		list.Items[i] = jobOf(j)
-	}
-	return rest.Answer(list), nil
-}
-
-func (ops operations) getJob(ctx context.Context, in *JobPath) (*rest.Body[Job], error) {
-	j, err := ops.keys.Job(ctx, in.Job)
-	return answerJob(j, err)
-}
-
-func (ops operations) continueJob(ctx context.Context, in *continueInput) (*rest.Body[Job], error) {
-	if in.Resume {
-		return answerJob(ops.keys.ResumeJob(ctx, in.Job, app.ActorOf(ctx)))
-	}
-	j, err := ops.keys.StepJob(ctx, in.Job)
-	if err == nil && j.Stopped {
-		return nil, stopped(j)
-	}
-	return answerJob(j, err)
-}
-
-// stopped returns the problem of continuing a stopped job without resume. It keeps a
-// script that repeats its request from overruling every stop at once.
-func stopped(j app.Job) error {
-	return rest.NewProblem(http.StatusConflict,
-		"The job is stopped. POST "+rest.Prefix+"/bulk/"+j.ID+"?resume=true continues it.")
-}
-
-func (ops operations) undoJob(ctx context.Context, in *undoInput) (*rest.Body[Job], error) {
-	j, err := ops.keys.Job(ctx, in.Job)
-	if err == nil {
-		j, err = ops.keys.UndoingJob(ctx, j)
-	}
-	if err == nil {
-		j, err = ops.keys.StartJob(ctx, nil, j, nil, app.NewEdit(ctx, in.Body.Reason))
-	}
-	if err == nil {
-		j, err = ops.keys.StepJob(ctx, j.ID)
-	}
-	return answerJob(j, err)
-}
-
-func answerJob(j app.Job, err error) (*rest.Body[Job], error) {
-	switch {
-	case errors.Is(err, policy.ErrNotFound):
-		return nil, rest.NewProblem(http.StatusNotFound, "No such job.")
-	case errors.Is(err, app.ErrRunning):
-		return nil, rest.NewProblem(http.StatusConflict,
-			"The job has not ended. Continue it to its end, or stop it on the dashboard.")
-	case errors.Is(err, app.ErrNoUndo):
-		return nil, rest.NewProblem(http.StatusConflict, "The job changed nothing that can be undone.")
-	case err != nil:
-		return nil, err
-	}
-	return rest.Answer(jobOf(j)), nil
+	return b, nil
 }

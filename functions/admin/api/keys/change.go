@@ -18,6 +18,7 @@ import (
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 )
 
 type (
@@ -39,6 +40,7 @@ type (
 	}
 	rotateInput struct {
 		Path
+		Repeatable
 		rest.IfMatch
 		Body struct {
 			Grace    string `json:"grace" maxLength:"40" example:"24h" doc:"How long the old secret stays valid: 0s to 90d"`
@@ -89,7 +91,7 @@ func (ops operations) registerKeyActions(group rest.Group) {
 		Summary: "Rotate the secret of a key",
 		Details: "Keeps plan, counts and history. Only this response has the new secret. A key has at most " +
 			"two secrets, so this needs endGrace while the previous secret is valid. If-Match keeps a " +
-			"repeated request from rotating twice.",
+			"repeated request from rotating twice; with Idempotency-Key it gets the same secret.",
 	}, ops.rotate)
 }
 
@@ -124,9 +126,11 @@ func (ops operations) change(
 	if err != nil {
 		return nil, err
 	}
-	base := app.Base{Version: version, Newer: m.Any()}
-	k, err = ops.keys.Change(ctx, id, base, c, app.NewEdit(ctx, reason))
-	if errors.Is(err, policy.ErrConflict) && !base.Newer {
+	if m.Any() {
+		version = registry.AnyVersion
+	}
+	k, err = ops.keys.Change(ctx, id, version, c, app.NewEdit(ctx, reason))
+	if errors.Is(err, policy.ErrConflict) {
 		err = rest.Stale(k.Version, &version)
 	}
 	if err != nil {
@@ -186,7 +190,13 @@ func (ops operations) rotate(ctx context.Context, in *rotateInput) (*secretOutpu
 			return nil, rest.Invalid("body.grace", "must be 0s to 90d, such as 24h")
 		}
 	}
-	k, err := ops.changeable(ctx, in.ID, app.KeyChange{Do: app.Rotate})
+	edit := app.NewEdit(ctx, in.Body.Reason)
+	edit.Repeat = in.repeat(ctx, in.Body)
+	k, secret, err := ops.keys.Rotated(ctx, in.ID, edit)
+	if !errors.Is(err, policy.ErrNotFound) {
+		return withSecret(k, secret), err
+	}
+	k, err = ops.changeable(ctx, in.ID, app.KeyChange{Do: app.Rotate})
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +213,7 @@ func (ops operations) rotate(ctx context.Context, in *rotateInput) (*secretOutpu
 			"The previous secret is valid until "+k.Grace.UTC().Format(time.RFC3339)+
 				". Send endGrace true to expire it now.")
 	}
-	k, secret, err := ops.keys.Rotate(ctx, k.ID, version, grace, app.NewEdit(ctx, in.Body.Reason))
+	k, secret, err = ops.keys.Rotate(ctx, k.ID, version, grace, edit)
 	if errors.Is(err, policy.ErrConflict) {
 		return nil, rest.Stale(k.Version, &version)
 	}

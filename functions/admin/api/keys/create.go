@@ -1,9 +1,11 @@
 package keys
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"tidegate/functions/admin/api/rest"
@@ -14,10 +16,12 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 )
 
 type (
 	newKeyInput struct {
+		Repeatable
 		Body struct {
 			Name    string              `json:"name" minLength:"1" maxLength:"100"`
 			Plan    string              `json:"plan" minLength:"1" maxLength:"100"`
@@ -55,7 +59,9 @@ func (ops operations) createKey(ctx context.Context, in *newKeyInput) (*secretOu
 	n := policy.NewKey{Name: b.Name, Env: b.Env, Plan: b.Plan, Tags: b.Tags, Group: b.Group,
 		Expires: schema.TimeOf(b.Expires), Opens: policydoc.ToPatterns(b.Opens), Billing: b.Billing,
 		Value: b.Value}
-	k, secret, err := ops.keys.Create(ctx, n, app.NewEdit(ctx, b.Reason))
+	edit := app.NewEdit(ctx, b.Reason)
+	edit.Repeat = in.repeat(ctx, b)
+	k, secret, err := ops.keys.Create(ctx, n, edit)
 	switch {
 	case errors.Is(err, policy.ErrConflict) && b.Value != "":
 		p := rest.NewProblem(http.StatusConflict,
@@ -81,21 +87,19 @@ func withSecret(k policy.Key, secret apikey.Secret) *secretOutput {
 	return out
 }
 
-const (
-	importTime    = 1200 * time.Millisecond // a request creates no further key after it
-	maxImportBody = 512 << 10               // bytes; fits 100 keys of the maximum size
-)
+const maxImportBody = 512 << 10 // bytes; fits 100 keys of the maximum size
 
 type (
 	importInput struct {
-		Body struct {
+		IdempotencyKey string `header:"Idempotency-Key" hidden:"true"`
+		Body           struct {
 			Keys   []ImportedKey `json:"keys" minItems:"1" maxItems:"100"`
 			Reason string        `json:"reason,omitempty" maxLength:"200"`
 		}
 	}
 	importOutput struct {
 		Body struct {
-			Results []ImportResult `json:"results" doc:"Results of the first keys, in order; send the other keys again"`
+			Results []ImportResult `json:"results" doc:"Results of the keys, in order"`
 		}
 	}
 )
@@ -123,22 +127,28 @@ func (ops operations) registerImport(group rest.Group) {
 	rest.Register(group, rest.Operation{
 		Pattern: "POST /import", ID: "import-keys", Role: auth.Editor, MaxBody: maxImportBody,
 		Summary: "Create up to 100 keys",
-		Details: "A request works for about one second; the response names the keys that it created. A key " +
-			"with a value is created once, even if it is sent twice.",
+		Details: "All keys are created in one change. A key with a value is created once, even if it is " +
+			"sent twice.",
 	}, ops.importKeys)
 }
 
 func (ops operations) importKeys(ctx context.Context, in *importInput) (*importOutput, error) {
+	keys := make([]policy.NewKey, len(in.Body.Keys))
+	for i, k := range in.Body.Keys {
+		if in.IdempotencyKey != "" && k.Value == "" {
+			return nil, rest.Invalid("header.Idempotency-Key",
+				"is not taken for new secrets here: create keys without values one by one")
+		}
+		keys[i] = policy.NewKey{Name: strings.TrimSpace(k.Name), Plan: k.Plan, Env: cmp.Or(k.Env, defaultEnv),
+			Tags: k.Tags, Group: k.Group, Value: k.Value, Status: policy.Status(k.Status)}
+	}
+	created, err := ops.keys.CreateMany(ctx, keys, app.NewEdit(ctx, in.Body.Reason))
+	if err != nil {
+		return nil, err
+	}
 	out := &importOutput{}
-	edit, ends := app.NewEdit(ctx, in.Body.Reason), time.Now().Add(importTime)
-	for _, k := range in.Body.Keys {
-		if len(out.Body.Results) > 0 && time.Now().After(ends) {
-			break
-		}
-		result, err := ops.importKey(ctx, k, edit)
-		if err != nil && len(out.Body.Results) > 0 {
-			break // the next request reports the error
-		}
+	for _, c := range created {
+		result, err := importResult(c)
 		if err != nil {
 			return nil, err
 		}
@@ -147,27 +157,20 @@ func (ops operations) importKeys(ctx context.Context, in *importInput) (*importO
 	return out, nil
 }
 
-// importKey creates a key. It returns only errors that every other key would get too.
-func (ops operations) importKey(ctx context.Context, k ImportedKey, edit app.Edit) (ImportResult, error) {
-	n := policy.NewKey{Name: k.Name, Plan: k.Plan, Env: k.Env, Tags: k.Tags, Group: k.Group, Value: k.Value,
-		Status: policy.Status(k.Status)}
-	if n.Env == "" {
-		n.Env = defaultEnv
-	}
-	created, secret, err := ops.keys.Create(ctx, n, edit)
-	var invalid *policy.InvalidError
+func importResult(c registry.Created) (ImportResult, error) {
+	invalid, bad := errors.AsType[*policy.InvalidError](c.Err)
 	switch {
-	case errors.As(err, &invalid):
+	case bad:
 		field := invalid.Fields[0]
 		return ImportResult{State: "failed", Message: field.Field + " " + field.Message}, nil
-	case errors.Is(err, policy.ErrConflict) && k.Value != "":
-		return ImportResult{State: "exists", ID: created.ID}, nil
-	case err != nil:
-		return ImportResult{}, err
+	case errors.Is(c.Err, policy.ErrConflict):
+		return ImportResult{State: "exists", ID: c.Key.ID}, nil
+	case c.Err != nil:
+		return ImportResult{}, c.Err
 	}
-	result := ImportResult{State: "created", ID: created.ID}
-	if !secret.Foreign() {
-		result.Secret = secret.Reveal()
+	result := ImportResult{State: "created", ID: c.Key.ID}
+	if !c.Key.Foreign {
+		result.Secret = c.Secret.Reveal()
 	}
 	return result, nil
 }

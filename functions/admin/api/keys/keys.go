@@ -49,8 +49,8 @@ func (ops operations) registerKeys(group rest.Group) {
 	rest.Register(group, rest.Operation{
 		Pattern: "POST /keys", ID: "create-key", Role: auth.Editor, Status: http.StatusCreated,
 		Summary: "Create a key",
-		Details: "Only this response has the secret. The value of an existing key gets 409, with that " +
-			"key's URL in Location.",
+		Details: "Only this response has the secret, and the one to a repeat with the same Idempotency-Key " +
+			"and body. The value of an existing key gets 409, with that key's URL in Location.",
 	}, ops.createKey)
 	rest.Register(group, rest.Operation{
 		Pattern: "GET /keys/{id}", ID: "get-key", Role: auth.Viewer,

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -41,7 +42,7 @@ const AboutBlank = "about:blank"
 // MaxErrors bounds Problem.Errors.
 const MaxErrors = 50
 
-// retryAfter is the Retry-After, in seconds, while Valkey or the journal is unavailable.
+// retryAfter is the Retry-After, in seconds, while Valkey or the log of changes is unavailable.
 const retryAfter = 5
 
 // NewProblem returns a problem whose title is the text of the status. With 503 it sets
@@ -100,13 +101,20 @@ var statusDetails = map[int]string{
 	http.StatusInternalServerError:   "Internal error. It was logged.",
 }
 
+// notBlank is huma's message about a text that a pattern forbids to be blank. A description
+// of the pattern would change it, but is no keyword of JSON Schema.
+var notBlank = fmt.Sprintf(validation.MsgExpectedMatchPattern, `\S`)
+
 // detailOf converts an error of huma. It omits the value, which may be a secret or long.
 func detailOf(err error) Detail {
 	var d huma.ErrorDetailer
 	if errors.As(err, &d) {
 		e := d.ErrorDetail()
-		if strings.HasPrefix(e.Message, "invalid date/time for format") { // names Go's layout
+		switch {
+		case strings.HasPrefix(e.Message, "invalid date/time for format"): // names Go's layout
 			e.Message = "must be a time of RFC 3339, such as 2026-01-02T15:04:05Z"
+		case e.Message == notBlank:
+			e.Message = "must be text that is not blank"
 		}
 		name := e.Location[strings.LastIndexByte(e.Location, '.')+1:]
 		instead := policydoc.Instead(name)

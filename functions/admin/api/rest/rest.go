@@ -8,8 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"regexp"
-	"strconv"
 	"sync"
 	"time"
 
@@ -164,60 +162,6 @@ func Versioned[T any](version int64, body T) *VersionedBody[T] {
 	return &VersionedBody[T]{ETag(version), body}
 }
 
-// IfMatch is the header field with the version that a change is based on.
-type IfMatch struct {
-	IfMatch string `header:"If-Match" maxLength:"100" example:"\"7\"" doc:"ETag of the version that the change is based on; * for any version"`
-}
-
-// ETag returns the entity tag of a version.
-func ETag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
-
-var etagPattern = regexp.MustCompile(`^"([0-9]{1,18})"$`)
-
-// Missing returns the problem of a change without If-Match, or nil.
-func (m IfMatch) Missing() error {
-	if m.IfMatch != "" {
-		return nil
-	}
-	return NewProblem(http.StatusPreconditionRequired,
-		"Send If-Match with the ETag that you read, or * to change any version.")
-}
-
-// Any reports whether the change applies to any version.
-func (m IfMatch) Any() bool { return m.IfMatch == "" || m.IfMatch == "*" }
-
-// Version returns the version that the change is based on. Its error is a Problem with
-// status 412 if that is not current. Weak and unknown tags match nothing.
-func (m IfMatch) Version(current int64) (int64, error) {
-	if m.Any() {
-		return current, nil
-	}
-	found := etagPattern.FindStringSubmatch(m.IfMatch)
-	if found == nil {
-		return 0, Stale(current, nil)
-	}
-	given, err := strconv.ParseInt(found[1], 10, 64)
-	if err != nil || given != current {
-		return 0, Stale(current, &given)
-	}
-	return given, nil
-}
-
-// Stale returns the 412 problem of a change that is not based on the current version.
-// given is nil if the tag names no version.
-func Stale(current int64, given *int64) *Problem {
-	reason := "If-Match is not an ETag of this API"
-	if given != nil {
-		reason = fmt.Sprintf("the change is based on version %d", *given)
-	}
-	p := NewProblem(http.StatusPreconditionFailed, fmt.Sprintf(
-		"The current version is %d, but %s. Nothing was changed. Read the current version and try again.",
-		current, reason))
-	p.Current, p.Given = &current, given
-	p.header.Set("ETag", ETag(current))
-	return p
-}
-
 type (
 	// Paging is the query of a page of a list.
 	Paging struct {
@@ -230,7 +174,7 @@ type (
 	}
 	// ReasonQuery is the reason of a change whose body cannot contain one.
 	ReasonQuery struct {
-		Reason string `query:"reason" maxLength:"800" doc:"Reason for the audit log: up to 200 characters"`
+		Reason string `query:"reason" maxLength:"800" doc:"Reason for the audit: up to 200 characters"`
 	}
 	// OptionalReason is the body of a change whose reason is optional.
 	OptionalReason struct {
@@ -240,7 +184,7 @@ type (
 	}
 	// WithReason is the part of a body that says why a change is made.
 	WithReason struct {
-		Reason string `json:"reason" minLength:"1" maxLength:"200" pattern:"\\S" patternDescription:"text that is not blank"`
+		Reason string `json:"reason" minLength:"1" maxLength:"200" pattern:"\\S"`
 	}
 	// RequiredReason is the body of a change that needs only a reason.
 	RequiredReason struct{ Body WithReason }

@@ -52,9 +52,12 @@ func TestIfMatch(t *testing.T) {
 	}{
 		{"", true, 7, 0}, {"*", false, 7, 0}, {`"7"`, false, 7, 0},
 		{`"6"`, false, 0, 412}, {`"8"`, false, 0, 412}, {`W/"7"`, false, 0, 412}, {"7", false, 0, 412},
-		{`"9999999999999999999"`, false, 0, 412}, {`"7", "8"`, false, 0, 412},
+		{`"9999999999999999999"`, false, 0, 412}, {`"7", "8"`, false, 7, 0}, {`"6","7"`, false, 7, 0},
+		{`"6" , W/"7"`, false, 0, 412}, {`"a,\"", "7"`, false, 0, 412}, {`"a,b", "7"`, false, 7, 0},
+		{`"07"`, false, 0, 412}, {`"+7"`, false, 0, 412}, {`"7`, false, 0, 412}, {`"6" "7"`, false, 0, 412},
+		{`, "7",`, false, 7, 0},
 	} {
-		m := IfMatch{c.tag}
+		m := IfMatch{IfMatch: c.tag}
 		var missing *Problem
 		if errors.As(m.Missing(), &missing) != c.missing ||
 			c.missing && missing.Status != http.StatusPreconditionRequired {
@@ -70,6 +73,22 @@ func TestIfMatch(t *testing.T) {
 		if stale != nil && (stale.Status != c.status || *stale.Current != 7 ||
 			stale.GetHeaders().Get("ETag") != ETag(7)) {
 			t.Errorf("%q: got %+v, want status %d and version 7", c.tag, stale, c.status)
+		}
+	}
+}
+
+// If-None-Match compares weakly. A change is refused if it has the current version.
+func TestIfNoneMatch(t *testing.T) {
+	for tags, want := range map[string]bool{
+		"": false, "*": true, `"7"`: true, `W/"7"`: true, `"6", W/"7"`: true, `"6"`: false, "7": false,
+		`w/"7"`: false,
+	} {
+		if got := (IfNoneMatch{tags}).NotModified(7); got != want {
+			t.Errorf("%q: got %t, want %t", tags, got, want)
+		}
+		_, err := IfMatch{IfNoneMatch: tags}.Version(7)
+		if (err != nil) != want {
+			t.Errorf("%q: a change gets %v, want an error: %t", tags, err, want)
 		}
 	}
 }

@@ -9,9 +9,12 @@ import (
 	"tidegate/functions/admin/auth"
 )
 
-// A role comes from a whole value of the claim, which may be a text, a list or nested.
+// A role comes from a whole value of the claim, which may be a text, a list, an object's name, or
+// nested.
 func TestRoleFromClaim(t *testing.T) {
 	nested := map[string]any{"realm_access": map[string]any{"roles": []any{"staff", 7, "ops"}}}
+	zitadel := map[string]any{"urn:zitadel:iam:org:project:roles": map[string]any{
+		"ops": map[string]any{"312000": "shop.example"}}}
 	rows := []struct {
 		claim   string
 		claims  map[string]any
@@ -25,17 +28,24 @@ func TestRoleFromClaim(t *testing.T) {
 		{"groups", map[string]any{"groups": ""}, auth.Nobody, true},
 		{"groups", map[string]any{"groups": []any{}}, auth.Nobody, true},
 		{"groups", map[string]any{"groups": nil}, auth.Nobody, false},
-		{"groups", map[string]any{"groups": map[string]any{"ops": true}}, auth.Nobody, true},
+		{"groups", map[string]any{"groups": map[string]any{"ops": true}}, auth.Editor, true},
+		{"groups", map[string]any{"groups": map[string]any{"ops": false, "staff": nil}}, auth.Nobody, true},
+		{"groups", map[string]any{"groups": map[string]any{"staff": map[string]any{"ops": 1}}},
+			auth.Viewer, true},
+		{"urn:zitadel:iam:org:project:roles", zitadel, auth.Editor, true},
 		{"groups", map[string]any{"Groups": "ops"}, auth.Nobody, false},
 		{"cognito:groups", map[string]any{"cognito:groups": []any{"ops"}}, auth.Editor, true},
 		{"https://example.com/roles", map[string]any{"https://example.com/roles": "ops"}, auth.Editor, true},
 		{"realm_access.roles", nested, auth.Editor, true},
 		{"realm_access.groups", nested, auth.Nobody, false},
+		{"resource_access.shop.example.com.roles", map[string]any{"resource_access": map[string]any{
+			"shop": "x", "shop.example.com": map[string]any{"roles": "ops"}}}, auth.Editor, true},
 		{"realm_access.roles.x", nested, auth.Nobody, false},
 	}
 	for _, row := range rows {
 		c := Config{RoleClaim: row.claim, EditorValues: []string{"ops", ""}, ViewerValues: []string{"staff"}}
-		if role, present := c.role(row.claims); role != row.want || present != row.present {
+		role, present := c.role(row.claims), c.refusal(row.claims).Present
+		if role != row.want || present != row.present {
 			t.Errorf("%s in %v: got %v %v, want %v %v", row.claim, row.claims, role, present,
 				row.want, row.present)
 		}
@@ -100,8 +110,8 @@ func TestSubjects(t *testing.T) {
 		t.Errorf("got %+v, %v, want the id oidc:a b|ü", got, err)
 	}
 	for _, subject := range []string{"", "a\x00", "\xff", "a\u202eb", strings.Repeat("s", maxID+1)} {
-		if got, err := p.identify(subject, claims, "/"); !errors.Is(err, ErrToken) || got.Actor.Known() {
-			t.Errorf("%q: got %+v, %v, want ErrToken", subject, got, err)
+		if got, err := p.identify(subject, claims, "/"); !isKind(err, invalid) || got.Actor.Known() {
+			t.Errorf("%q: got %+v, %v, want a TokenError", subject, got, err)
 		}
 	}
 }
@@ -161,6 +171,38 @@ func TestEmailMustBeVerified(t *testing.T) {
 		if c.want != (got.Actor.Role == auth.Editor) || !c.want && (!ok || !refused.Unverified) {
 			t.Errorf("%s: got %+v, %v, want a role: %t", name, got, err, c.want)
 		}
+	}
+}
+
+// A refusal names what came: up to ten values, what the claim is if it has none, and the
+// value that is nearly right. Its error, for the log, names the values that give a role too.
+func TestRefusalNamesValues(t *testing.T) {
+	c := Config{RoleClaim: "groups", EditorValues: []string{"ops"}, ViewerValues: []string{"staff"}}
+	many := make([]any, 12)
+	for i := range many {
+		many[i] = strings.Repeat("g", 100)
+	}
+	for name, row := range map[string]struct {
+		value any
+		text  string // of the error
+		near  string
+	}{
+		"values":        {[]any{"guests", "x\x00"}, `it is ["guests" "x�"] and 0 more`, ""},
+		"many":          {many, "and 2 more", ""},
+		"case":          {[]any{"guests", " Ops"}, "guests", " Ops"},
+		"a number":      {7.0, "it is a number", ""},
+		"an empty list": {[]any{}, "it is an empty list", ""},
+		"objects":       {[]any{map[string]any{"name": "ops"}}, "it is a list without texts", ""},
+		"empty":         {"", "it is empty", ""},
+	} {
+		e := c.refusal(map[string]any{"groups": row.value})
+		if !strings.Contains(e.Error(), row.text) || e.Near != row.near || len(e.Values) > maxValues ||
+			!strings.Contains(e.Error(), `editors need one of ["ops"], viewers one of ["staff"]`) {
+			t.Errorf("%s: got %v, near %q, want %q and near %q", name, e, e.Near, row.text, row.near)
+		}
+	}
+	if e := c.refusal(nil); !strings.Contains(e.Error(), "it is absent") {
+		t.Errorf("got %v, want absent", e)
 	}
 }
 

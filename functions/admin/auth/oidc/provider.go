@@ -15,7 +15,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,6 +25,7 @@ import (
 
 const (
 	stepTimeout = 8 * time.Second // of all requests to the provider in one step
+	leeway      = time.Minute     // by which the provider's clock may be behind
 	maxReply    = 1 << 20         // bytes of a response
 	maxName     = 64              // characters of a displayed name
 	maxID       = 255             // bytes of a subject, by the standard
@@ -33,13 +34,28 @@ const (
 // ErrFlow means that an answer belongs to no recent log-in of this browser.
 var ErrFlow = errors.New("the answer belongs to no login in progress")
 
-// ErrToken means that the provider's response is not valid.
-var ErrToken = errors.New("the provider's answer is not valid")
+// ErrUsed means that the provider does not take the code of an answer: it was used before,
+// as by a reload, or it is too old.
+var ErrUsed = errors.New("the provider does not take the code of its answer")
+
+// TokenError means that the provider's response is not valid.
+type TokenError struct{ Why string }
+
+func (e *TokenError) Error() string { return "the provider's answer is not valid: " + e.Why }
+
+func tokenError(format string, values ...any) error {
+	return &TokenError{printable(fmt.Sprintf(format, values...))}
+}
 
 // RefusedError means that the provider did not log the person in.
-type RefusedError struct{ Code string }
+type RefusedError struct {
+	Code        string
+	Description string // the provider's words; may be empty
+}
 
-func (e *RefusedError) Error() string { return "the provider refused: " + e.Code }
+func (e *RefusedError) Error() string {
+	return strings.TrimSuffix("the provider refused: "+e.Code+": "+e.Description, ": ")
+}
 
 // Config has the provider and the roles of the people that it logs in.
 type Config struct {
@@ -48,8 +64,9 @@ type Config struct {
 	ClientSecret string
 	RedirectURL  string // where the provider redirects browsers, as registered there
 	Scopes       []string
-	// RoleClaim is the claim with a person's groups: a text or a list of texts. If no
-	// claim has a name with dots, the name is a path into nested objects.
+	// RoleClaim is the claim with a person's groups: a text, a list of texts, or an object
+	// whose names they are. If no claim has a name with dots, the name is a path into nested
+	// objects.
 	RoleClaim    string
 	EditorValues []string // any of these in the claim gives the role editor
 	ViewerValues []string // any of these gives the role viewer
@@ -106,16 +123,10 @@ type Provider struct {
 	client *http.Client
 	now    func() time.Time
 
-	mu     sync.Mutex
-	found  *endpoints // nil until discovery succeeds
-	failed time.Time  // of the last discovery that failed
-}
-
-// endpoints is the result of the provider's discovery.
-type endpoints struct {
-	provider   *gooidc.Provider
-	oauth      oauth2.Config
-	endSession string
+	mu       sync.Mutex
+	found    *endpoints // nil until discovery succeeds
+	failedAt time.Time  // when discovery failed last
+	failure  error      // why it did
 }
 
 // New returns a Provider. It makes no request yet. secret keys the seal of the browsers'
@@ -166,8 +177,8 @@ func (p *Provider) Start(ctx context.Context, next string) (address, sealed stri
 }
 
 // Finish completes a log-in with the provider's answer and the value from Start. Its
-// errors are ErrFlow, ErrToken, *RefusedError and *NoRoleError; any other means that the
-// provider did not respond.
+// errors are ErrFlow, ErrUsed, *TokenError, *RefusedError, *NoRoleError and *SetupError; any
+// other means that the provider did not respond.
 func (p *Provider) Finish(ctx context.Context, sealed string, answer url.Values) (Identity, error) {
 	ctx, cancel := p.context(ctx)
 	defer cancel()
@@ -176,15 +187,18 @@ func (p *Provider) Finish(ctx context.Context, sealed string, answer url.Values)
 		return Identity{}, err
 	}
 	if code := answer.Get("error"); code != "" {
-		return Identity{}, &RefusedError{Code: printable(code)}
+		return Identity{}, &RefusedError{printable(code), printable(answer.Get("error_description"))}
 	}
 	e, err := p.discover(ctx)
 	if err != nil {
 		return Identity{}, err
 	}
+	if from := answer.Get("iss"); from != "" && !sameIssuer(from, e.issuer) {
+		return Identity{}, tokenError("it comes from %q, not from %q", from, e.issuer)
+	}
 	tokens, err := e.oauth.Exchange(ctx, answer.Get("code"), oauth2.VerifierOption(f.Verifier))
 	if err != nil {
-		return Identity{}, exchangeError(err)
+		return Identity{}, p.exchangeError(err)
 	}
 	raw, _ := tokens.Extra("id_token").(string)
 	verified, err := p.verify(ctx, e, raw, f.Nonce)
@@ -199,7 +213,8 @@ func (p *Provider) Finish(ctx context.Context, sealed string, answer url.Values)
 }
 
 // LogoutURL returns the address for logging out at the provider, which then redirects to
-// after. It is empty if the provider has none or does not respond.
+// after. It is empty if the provider has none, does not respond, or is Okta, which would
+// answer with an error: it wants the id token, which is not kept.
 func (p *Provider) LogoutURL(ctx context.Context, after string) string {
 	ctx, cancel := p.context(ctx)
 	defer cancel()
@@ -208,12 +223,13 @@ func (p *Provider) LogoutURL(ctx context.Context, after string) string {
 		return ""
 	}
 	u, err := url.Parse(e.endSession)
-	if err != nil {
+	if err != nil || strings.HasPrefix(u.Path, "/oauth2/") && strings.HasSuffix(u.Path, "/v1/logout") {
 		return ""
 	}
 	q := u.Query()
 	q.Set("client_id", p.config.ClientID)
 	q.Set("post_logout_redirect_uri", after)
+	q.Set("logout_uri", after) // what Amazon Cognito wants in place of it
 	u.RawQuery = q.Encode()
 	return u.String()
 }
@@ -224,75 +240,11 @@ func (p *Provider) context(ctx context.Context) (context.Context, context.Cancel
 	return gooidc.ClientContext(ctx, p.client), cancel
 }
 
-// retryPause is how long after a failed discovery no other is tried, so that log-ins do
-// not hold the function while the provider is away.
-const retryPause = 5 * time.Second
-
-// discover returns the provider's endpoints. It queries the provider until one query
-// succeeds, at most once in retryPause.
-func (p *Provider) discover(ctx context.Context) (*endpoints, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.found != nil {
-		return p.found, nil
-	}
-	if pause := p.now().Sub(p.failed); pause >= 0 && pause < retryPause {
-		return nil, errors.New("discover the provider: it did not answer a moment ago")
-	}
-	provider, err := gooidc.NewProvider(ctx, p.config.Issuer)
-	if err != nil {
-		p.failed = p.now()
-		return nil, fmt.Errorf("discover the provider: %w", err)
-	}
-	var more struct {
-		Methods    []string `json:"token_endpoint_auth_methods_supported"`
-		EndSession string   `json:"end_session_endpoint"`
-	}
-	if err := provider.Claims(&more); err != nil {
-		return nil, fmt.Errorf("discover the provider: %w", err)
-	}
-	endpoint := provider.Endpoint()
-	endpoint.AuthStyle = authStyle(more.Methods)
-	if CheckURL(more.EndSession) != nil {
-		more.EndSession = ""
-	}
-	p.found = &endpoints{
-		provider: provider,
-		oauth: oauth2.Config{
-			ClientID: p.config.ClientID, ClientSecret: p.config.ClientSecret, Endpoint: endpoint,
-			RedirectURL: p.config.RedirectURL,
-			Scopes:      p.scopes(),
-		},
-		endSession: more.EndSession,
-	}
-	return p.found, nil
-}
-
-func (p *Provider) scopes() []string {
-	if slices.Contains(p.config.Scopes, gooidc.ScopeOpenID) {
-		return p.config.Scopes
-	}
-	return append([]string{gooidc.ScopeOpenID}, p.config.Scopes...)
-}
-
-// authStyle returns the provider's method of client authentication, by default basic, as
-// in the standard. The library would try both methods, but a second try would reuse the
-// code.
-func authStyle(methods []string) oauth2.AuthStyle {
-	if len(methods) == 0 || slices.Contains(methods, "client_secret_basic") {
-		return oauth2.AuthStyleInHeader
-	}
-	return oauth2.AuthStyleInParams
-}
-
 // flowOf opens the browser's cookie. It returns ErrFlow unless the answer has the
-// cookie's state, is in time, and comes from this provider.
+// cookie's state and is in time.
 func (p *Provider) flowOf(sealed string, answer url.Values) (flow, error) {
 	f, err := p.sealer.open(sealed)
 	if err != nil || !p.now().Before(f.Ends) || !equal(f.State, answer.Get("state")) {
-		return flow{}, ErrFlow
-	}
-	if from := answer.Get("iss"); from != "" && from != p.config.Issuer {
 		return flow{}, ErrFlow
 	}
 	return f, nil
@@ -302,32 +254,53 @@ func equal(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []by
 
 // verify checks the id token's signature, issuer, audience, expiry and nonce.
 func (p *Provider) verify(ctx context.Context, e *endpoints, raw, nonce string) (*gooidc.IDToken, error) {
-	t, err := e.provider.Verifier(&gooidc.Config{ClientID: p.config.ClientID, Now: p.now}).Verify(ctx, raw)
+	if raw == "" {
+		return nil, tokenError("it has no id token; OIDC_SCOPES must have openid")
+	}
+	now := func() time.Time { return p.now().Add(-leeway) }
+	t, err := e.provider.Verifier(&gooidc.Config{ClientID: p.config.ClientID, Now: now}).Verify(ctx, raw)
+	if expired, ok := errors.AsType[*gooidc.TokenExpiredError](err); ok {
+		return nil, tokenError("its id token expired at %s, and the clock here says %s",
+			expired.Expiry.UTC().Format(time.RFC3339), p.now().UTC().Format(time.RFC3339))
+	}
+	if err != nil && strings.Contains(err.Error(), "fetching keys") { // the library's error has no type
+		return nil, fmt.Errorf("get the provider's keys: %w", err)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrToken, err)
+		return nil, tokenError("%s", strings.TrimPrefix(err.Error(), "oidc: "))
 	}
 	if !equal(t.Nonce, nonce) {
-		return nil, fmt.Errorf("%w: its nonce is another", ErrToken)
+		return nil, tokenError("the nonce of its id token is another")
 	}
 	var party struct {
 		Authorized string `json:"azp"`
 	}
 	if err := t.Claims(&party); err != nil || len(t.Audience) > 1 && party.Authorized != p.config.ClientID {
-		return nil, fmt.Errorf("%w: it was issued to another client", ErrToken)
+		return nil, tokenError("its id token was issued to the client %q, not to %q", party.Authorized,
+			p.config.ClientID)
 	}
 	return t, nil
 }
 
-// exchangeError omits the provider's response, which may contain our secrets, from the
-// error.
-func exchangeError(err error) error {
-	var refused *oauth2.RetrieveError
-	if errors.As(err, &refused) && refused.Response != nil &&
-		refused.Response.StatusCode < http.StatusInternalServerError {
-		return fmt.Errorf("%w: the token endpoint returned %d %s", ErrToken, refused.Response.StatusCode,
-			printable(refused.ErrorCode))
+// exchangeError returns what the token endpoint's error means. A provider that quotes our
+// secret is not quoted.
+func (p *Provider) exchangeError(err error) error {
+	refused, ok := errors.AsType[*oauth2.RetrieveError](err)
+	if !ok || refused.Response == nil || refused.Response.StatusCode >= http.StatusInternalServerError {
+		return errors.New("the provider's token endpoint does not answer")
 	}
-	return errors.New("the provider's token endpoint does not answer")
+	why := refused.ErrorDescription
+	if secret := p.config.ClientSecret; secret != "" && strings.Contains(why, secret) {
+		why = ""
+	}
+	why = printable(strings.TrimSuffix(refused.ErrorCode+": "+why, ": "))
+	switch refused.ErrorCode {
+	case "invalid_grant":
+		return fmt.Errorf("%w: %s", ErrUsed, why)
+	case "invalid_client", "unauthorized_client":
+		return &SetupError{"it does not take OIDC_CLIENT_ID with OIDC_CLIENT_SECRET (" + why + ")."}
+	}
+	return tokenError("the token endpoint answered %d %s", refused.Response.StatusCode, why)
 }
 
 // bounded limits the length of responses.

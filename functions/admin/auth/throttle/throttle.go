@@ -19,9 +19,6 @@ import (
 var (
 	perAccount = []limiter.Limit{{Requests: 5, Window: time.Minute}, {Requests: 20, Window: time.Hour}}
 	perSource  = []limiter.Limit{{Requests: 20, Window: time.Minute}, {Requests: 100, Window: time.Hour}}
-	// perAudit bounds the refused log-ins in the audit log, which keeps every entry,
-	// because anybody can fail to log in.
-	perAudit = limiter.Limit{Requests: 100, Window: time.Hour}
 )
 
 // ipv6Bits is the length of the IPv6 prefix of a site, which chooses the remaining bits.
@@ -31,7 +28,7 @@ const ipv6Bits = 64
 // counts. It stores addresses and names only as hashes, for at most two hours. It is safe
 // for concurrent use.
 type Throttle struct {
-	pairs, sources, providers, audited *limiter.Limiter
+	pairs, sources, providers *limiter.Limiter
 }
 
 // New returns a Throttle on the client.
@@ -40,7 +37,6 @@ func New(client valkey.Client) *Throttle {
 		pairs:     limiter.New(client, "tg:login:account:", perAccount...),
 		sources:   limiter.New(client, "tg:login:source:", perSource...),
 		providers: limiter.New(client, "tg:login:provider:", perSource...),
-		audited:   limiter.New(client, "tg:login:told:", perAudit),
 	}
 }
 
@@ -91,12 +87,6 @@ func (t *Throttle) deny(ctx context.Context, a Attempt) (Attempt, error) {
 	}
 	a.RetryAfter = max(a.source.taken.RetryAfter(), pair.RetryAfter())
 	return a, nil
-}
-
-// AllowAudit reports whether the audit log may record another refused login: 100 an hour.
-func (t *Throttle) AllowAudit(ctx context.Context) (bool, error) {
-	d, err := take(ctx, t.audited, "refused")
-	return d.Allowed, err
 }
 
 // Forgive refunds an attempt with the right password, since only wrong ones count.

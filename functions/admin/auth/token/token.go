@@ -1,6 +1,6 @@
 // Package token has the bearer tokens of machines that call the API. A token reads
-// tga_<secret><checksum>; package apikey generates it. Valkey stores its HMAC-SHA-256
-// under the pepper.
+// tga_<secret><checksum>; package apikey generates it. Package registry stores its
+// HMAC-SHA-256 under the pepper.
 package token
 
 import (
@@ -10,15 +10,15 @@ import (
 
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 )
 
 // Bounds of new tokens.
 const (
 	MaxName  = 64                   // characters of a name
 	MaxLife  = 366 * 24 * time.Hour // from creation to expiry
-	MaxCount = 200                  // existing tokens, including expired ones
+	MaxCount = registry.MaxTokens   // existing tokens, including expired ones
 )
 
 const prefix = "tga_"
@@ -68,7 +68,7 @@ type New struct {
 	Name    string
 	Scope   Scope
 	Expires time.Time
-	By      audit.Actor // who creates it
+	By      registry.Actor // who creates it
 }
 
 func (n New) validate(now time.Time) error {

@@ -5,26 +5,27 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 	"unicode/utf8"
 
 	"tidegate/functions/admin/app"
-	"tidegate/functions/admin/auth/token"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
-	"tidegate/internal/audit"
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
+	"tidegate/internal/registry"
 	"tidegate/web/templates"
 )
 
 // filter is the query of the list of entries.
 type filter struct {
-	audit.Query
+	registry.AuditQuery
+
 	typed    string                // subject as typed: an id, a name, or "policy"
 	from, to string                // as typed
 	span     string                // named range in place of from and to; empty for all
-	after    string                // position in the address; Query.After may come from to instead
+	before   string                // position in the address
+	change   string                // number of the only change to list; empty for all
 	problem  string                // error of from or to
 	key      policy.Key            // subject, if it is an existing key
 	choices  *templates.KeyChoices // keys with the typed name, if there are several
@@ -32,16 +33,22 @@ type filter struct {
 
 const maxSubject = policy.MaxNameLen // characters; ids are shorter
 
-// readFilter reads the filter in the address. It reports false if a text is longer than
-// any page would send.
+// readFilter reads the filter in the address. It reports false for a text that no page
+// would send.
 func readFilter(r *http.Request) (filter, bool) {
 	q := r.URL.Query()
-	f := filter{typed: q.Get("subject"), from: q.Get("from"), to: q.Get("to"), after: q.Get("after"),
-		span: q.Get("range"),
-		Query: audit.Query{Action: q.Get("what"), By: q.Get("by"), Job: q.Get("job"),
-			Count: entriesPerPage, Older: true}}
-	f.After = f.after
-	f.Fold = f.typed == "" && f.Action == "" && f.Job == ""
+	f := filter{typed: q.Get("subject"), from: q.Get("from"), to: q.Get("to"), before: q.Get("before"),
+		span: q.Get("range"), change: q.Get("change"),
+		AuditQuery: registry.AuditQuery{Action: q.Get("what"), By: q.Get("by"), Count: entriesPerPage}}
+	var err error
+	switch {
+	case f.change != "":
+		f.Before, err = strconv.ParseUint(f.change, 10, 63)
+		f.Before++
+		f.Count = 1
+	case f.before != "":
+		f.Before, err = strconv.ParseUint(f.before, 10, 64)
+	}
 	if f.from != "" || f.to != "" || !form.IsOption(spans, f.span) {
 		f.span = ""
 	} else {
@@ -51,16 +58,12 @@ func readFilter(r *http.Request) (filter, bool) {
 		f.Since = f.instant(f.from)
 	}
 	if f.to != "" {
-		to := f.instant(f.to)
-		if f.problem == "" && to.Before(f.Since) {
+		if f.Until = f.instant(f.to); f.problem == "" && f.Until.Before(f.Since) {
 			f.problem = "From must be before To."
 		}
-		if f.after == "" {
-			f.After = audit.Before(to)
-		}
 	}
-	return f, utf8.RuneCountInString(f.typed) <= maxSubject && len(f.Job) <= 64 && len(f.Action) <= 40 &&
-		len(f.By) <= 400 && len(f.After) <= 100
+	return f, err == nil && utf8.RuneCountInString(f.typed) <= maxSubject && len(f.Action) <= 40 &&
+		len(f.By) <= 400
 }
 
 // spans are the named ranges.
@@ -77,8 +80,8 @@ func (f *filter) within(now time.Time) {
 		f.Since = now.Add(-7 * 24 * time.Hour)
 	case isDay:
 		f.Since = from
-		if f.after == "" && f.span == page.Yesterday {
-			f.After = audit.Before(to)
+		if f.span == page.Yesterday {
+			f.Until = to
 		}
 	}
 }
@@ -92,23 +95,43 @@ func (f *filter) instant(text string) time.Time {
 }
 
 func (f *filter) values() url.Values {
-	return url.Values{"subject": {f.typed}, "what": {f.Action}, "by": {f.By}, "job": {f.Job},
+	return url.Values{"subject": {f.typed}, "what": {f.Action}, "by": {f.By}, "change": {f.change},
 		"from": {f.from}, "to": {f.to}, "range": {f.span}}
 }
 
+// searchTime is how long one page searches for entries.
+const searchTime = time.Second
+
 // list returns the entries that match the filter. The typed subject is an id, the name of
 // an existing key, or else a name that entries have.
-func (d *Pages) list(ctx context.Context, f *filter) (audit.Page, error) {
+func (d *Pages) list(ctx context.Context, f *filter) (registry.AuditPage, error) {
 	if err := d.resolve(ctx, f); err != nil || f.choices != nil {
-		return audit.Page{}, err
+		return registry.AuditPage{}, err
 	}
-	list, err := d.keys.Audit().List(ctx, f.Query)
+	list, err := d.search(ctx, f)
 	if f.Subject != "" && f.Subject == f.typed && f.key.ID == "" && err == nil &&
-		len(list.Entries) == 0 && list.Next == "" {
+		len(list.Entries) == 0 && list.Next == 0 {
 		f.Subject, f.Named = "", f.typed
-		return d.keys.Audit().List(ctx, f.Query)
+		list, err = d.search(ctx, f)
+	}
+	if f.change != "" {
+		list.Next = 0
 	}
 	return list, err
+}
+
+// search reads pages until one has entries.
+func (d *Pages) search(ctx context.Context, f *filter) (registry.AuditPage, error) {
+	q := f.AuditQuery
+	for began := time.Now(); ; {
+		list, err := d.keys.Audit(ctx, q)
+		if err != nil {
+			return list, err
+		}
+		if q.Before = list.Next; len(list.Entries) > 0 || list.Next == 0 || time.Since(began) > searchTime {
+			return list, nil
+		}
+	}
 }
 
 // resolve sets the subject of the filter, or the choices if several keys have the name.
@@ -116,7 +139,7 @@ func (d *Pages) resolve(ctx context.Context, f *filter) error {
 	switch f.typed {
 	case "":
 		return nil
-	case policyset.SetID, token.Subject, audit.LoginSubject:
+	case app.PolicyRecord:
 		f.Subject = f.typed
 		return nil
 	}
@@ -163,7 +186,7 @@ func (d *Pages) filterView(f *filter) templates.AuditFilter {
 		v.To = t.UTC().Format(form.UntilForm)
 	}
 	path, values := d.Path("/audit"), f.values()
-	v.Clear, v.Span, v.Job = path, f.span, f.Job
+	v.Clear, v.Span = path, f.span
 	v.Chips = page.Chips(path, values, func(name, value string) string {
 		switch {
 		case name == "what":
@@ -174,7 +197,7 @@ func (d *Pages) filterView(f *filter) templates.AuditFilter {
 		return value
 	}, []templates.Option{
 		{Value: "subject", Text: "Key"}, {Value: "what", Text: "Change"}, {Value: "by", Text: "By"},
-		{Value: "job", Text: "Job"}, {Value: "from", Text: "From"}, {Value: "to", Text: "To"},
+		{Value: "change", Text: "Number"}, {Value: "from", Text: "From"}, {Value: "to", Text: "To"},
 	}...)
 	v.Spans = page.Spans(path, values, spans, f.span)
 	return v

@@ -2,32 +2,31 @@ package auditlog
 
 import (
 	"cmp"
+	"strconv"
 	"strings"
 
+	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/wording"
-	"tidegate/internal/audit"
-	"tidegate/internal/policyset"
+	"tidegate/internal/registry"
 	"tidegate/web/templates"
 )
 
 // sentences has what an entry says by its action, with % for its subject.
 var sentences = map[string]string{
-	audit.KeyCreate: "% created", audit.KeyAdopt: "% registered", audit.KeyEdit: "% edited",
-	audit.KeyPlan: "Plan of % changed", audit.KeyOverride: "Limits of % overridden",
-	audit.KeyOverrideEnd: "Override of % ended", audit.KeyRevoke: "% revoked",
-	audit.KeyUnrevoke: "% restored", audit.KeyRotate: "Secret of % rotated",
-	audit.KeyExpire: "Previous secret of % expired",
-	audit.KeyBan:    "% banned", audit.KeyUnban: "% unbanned", audit.KeyReset: "Counts of % reset",
-	audit.KeyRevert: "Changes of % undone", audit.KeyDelete: "% deleted",
-	audit.GroupReset: "Counts of group % reset", audit.GroupOverride: "Limits of group % overridden",
-	audit.GroupEnd: "Override of group % ended", audit.GroupBilling: "Billing day of group % set",
-	audit.PolicySave:   "% changed",
-	audit.PolicyRepair: "% repaired", audit.TokenCreate: "Token % created",
-	audit.TokenRevoke: "Token % revoked", audit.Login: "% logged in",
-	audit.LoginRefused: "Log-in of % refused", audit.JobStart: "Started: %", audit.JobStop: "Stopped: %",
-	audit.JobResume: "Continued: %", audit.JobEnd: "Ended: %",
-	audit.JournalRestore: "Restored from the journal",
+	registry.KeyCreate: "% created", registry.KeyAdopt: "% registered", registry.KeyEdit: "% edited",
+	registry.KeyPlan: "Plan of % changed", registry.KeyOverride: "Limits of % overridden",
+	registry.KeyOverrideEnd: "Override of % ended", registry.KeyRevoke: "% revoked",
+	registry.KeyUnrevoke: "% restored", registry.KeyRotate: "Secret of % rotated",
+	registry.KeyExpire: "Previous secret of % expired",
+	registry.KeyBan:    "% banned", registry.KeyUnban: "% unbanned", registry.KeyReset: "Counts of % reset",
+	registry.KeyDelete: "% deleted", registry.GroupReset: "Counts of group % reset",
+	registry.GroupOverride: "Limits of % overridden", registry.GroupEnd: "Override of % ended",
+	registry.GroupBilling: "Billing day of % set",
+	registry.PolicySave:   "% changed", registry.TokenCreate: "Token % created",
+	registry.TokenRevoke: "Token % revoked", registry.KeyRevert: "Changes of % undone",
+	registry.PolicyRevert: "Changes of % undone",
 }
 
 // fieldWords has the names of a key's fields as a sentence begins with them.
@@ -36,25 +35,58 @@ var fieldWords = map[string]string{
 	"status": "Status", "override": "Override", "expires": "Expiry", "banned until": "Ban",
 }
 
+// The beginnings of records that are no key.
+const (
+	tokenPrefix = "token:"
+	groupPrefix = "group-"
+)
+
+func isGroup(s registry.AuditSubject) bool { return strings.HasPrefix(s.Record, groupPrefix) }
+
+// subjectsOf returns the first records that an entry is about, and how many more there are.
+// A change of keys may also make the records of their groups.
+func subjectsOf(e registry.AuditEntry) (subjects []registry.AuditSubject, more int64) {
+	for _, s := range e.Subjects {
+		if e.Action == registry.GroupReset || !isGroup(s) {
+			subjects = append(subjects, s)
+		}
+	}
+	return subjects, int64(e.Items - len(e.Subjects))
+}
+
 // sentence returns what an entry says, and the name of its subject, which replaces the %.
 // An edit or an undo of one field names the field.
-func sentence(e audit.Entry, changed []templates.Change) (text, subject string) {
-	text, subject = cmp.Or(sentences[e.Action], e.Action+" of %"), subjectWords(e)
+func sentence(e changes.Entry) (text, subject string) {
+	text = cmp.Or(sentences[e.Action], e.Action+" of %")
+	subjects, more := subjectsOf(e.AuditEntry)
 	switch {
-	case e.Action == audit.PolicySave, e.Action == audit.PolicyRepair:
-		subject = ownerOf(changed)
-		if len(changed) == 1 {
-			text = cmp.Or(wholeText(changed[0]), text)
+	case e.Void > 0:
+		return "Change " + strconv.FormatUint(e.Void, 10) + " declared nothing", ""
+	case e.Number == 1:
+		return "Log begun", ""
+	case e.ID == "":
+		return "Missing or damaged", ""
+	case len(subjects) == 0:
+		return strings.ReplaceAll(text, "%", "nothing"), ""
+	case len(subjects) > 1:
+		return text, app.KeyCount(int64(len(subjects)) + more)
+	}
+	subject = subjectName(subjects[0])
+	switch {
+	case subjects[0].Record == app.PolicyRecord:
+		subject = page.Clip(cmp.Or(ownerOf(e.Changes), "policies"), page.MaxName)
+		if e.Action != registry.PolicySave {
+			break
 		}
-	case e.Action == audit.LoginRefused && e.Name == "":
-		text = "Log-in refused"
-	case e.Subject == policyset.SetID: // of a group
-		subject = page.Clip(e.Name, page.MaxName)
-	case e.Action != audit.KeyEdit && e.Action != audit.KeyRevert || len(changed) != 1:
-	case fieldWords[changed[0].What] != "":
-		text = fieldWords[changed[0].What] + " of % changed"
-		if e.Action == audit.KeyRevert {
-			text = fieldWords[changed[0].What] + " of % undone"
+		subject = strings.ToUpper(subject[:1]) + subject[1:]
+		if len(e.Changes) == 1 {
+			text = cmp.Or(wholeText(e.Changes[0]), text)
+		}
+	case e.Action != registry.KeyEdit && e.Action != registry.KeyRevert || len(e.Changes) != 1:
+	case fieldWords[e.Changes[0].What] != "":
+		text = fieldWords[e.Changes[0].What] + " of % changed"
+		if e.Action == registry.KeyRevert {
+			text = fieldWords[e.Changes[0].What] + " of % undone"
 		}
 	}
 	return text, subject
@@ -75,24 +107,22 @@ func wholeText(c templates.Change) string {
 	return ""
 }
 
-// ownerOf names the plan or the route that all changes of the policies are of.
+// ownerOf returns the plan, the route or the group that all changes of the policies are of;
+// empty for several.
 func ownerOf(changed []templates.Change) string {
 	owner := ""
 	for i, c := range changed {
 		of := cmp.Or(c.Of, c.What)
 		if i > 0 && of != owner {
-			return "Policies"
+			return ""
 		}
 		owner = of
 	}
-	if owner == "" {
-		return "Policies"
-	}
-	return page.Clip(strings.ToUpper(owner[:1])+owner[1:], page.MaxName)
+	return owner
 }
 
-// Words returns what an entry with these changes says, such as "Override of acme undone".
-func Words(e audit.Entry, changed []templates.Change) string {
-	text, subject := sentence(e, changed)
+// Words returns what an entry says, such as "Override of acme undone".
+func Words(e changes.Entry) string {
+	text, subject := sentence(e)
 	return strings.Replace(text, "%", subject, 1)
 }

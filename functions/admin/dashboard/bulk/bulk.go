@@ -1,6 +1,6 @@
 // Package bulk serves the pages that change many keys at once: the bar below the list of
-// keys, the form with its preview, the jobs that it starts, and their list. Package
-// dashboard mounts it and shows the bar. Package app does the changes.
+// keys, the form with its preview, and the page that makes the change step by step.
+// Package dashboard mounts it and shows the bar. Package app does the changes.
 package bulk
 
 import (
@@ -31,14 +31,7 @@ type Pages struct {
 func (d *Pages) Routes() []auth.Route {
 	return []auth.Route{
 		{Pattern: "GET /keys/bulk", Role: auth.Editor, Handle: d.showBulk, Deadline: auth.Long},
-		{Pattern: "POST /keys/bulk", Role: auth.Editor, Handle: d.startBulk, Resumes: true,
-			Deadline: auth.Long},
-		{Pattern: "GET /jobs", Role: auth.Viewer, Handle: d.showJobs},
-		{Pattern: "GET /jobs/{job}", Role: auth.Viewer, Handle: d.showJob},
-		{Pattern: "POST /jobs/{job}", Role: auth.Editor, Handle: d.stepJob, Deadline: auth.Long},
-		{Pattern: "POST /jobs/{job}/stop", Role: auth.Editor, Handle: d.stopJob},
-		{Pattern: "GET /jobs/{job}/undo", Role: auth.Editor, Handle: d.showUndo, Deadline: auth.Long},
-		{Pattern: "POST /jobs/{job}/undo", Role: auth.Editor, Handle: d.startUndo, Resumes: true,
+		{Pattern: "POST /keys/bulk", Role: auth.Editor, Handle: d.start, Resumes: true,
 			Deadline: auth.Long},
 	}
 }
@@ -101,25 +94,6 @@ func (d *Pages) Bar(r *http.Request, f app.KeyFilter, p templates.KeysPage) *tem
 	return b
 }
 
-// Unfinished returns links to the jobs that an editor can continue. It returns none if
-// they cannot be read, so that the list of keys still renders.
-func (d *Pages) Unfinished(r *http.Request) []templates.Choice {
-	if !page.CanEdit(r) {
-		return nil
-	}
-	jobs, err := d.Keys.OpenJobs(r.Context())
-	if err != nil {
-		return nil
-	}
-	var open []templates.Choice
-	for _, j := range jobs {
-		open = append(open, templates.Choice{Address: d.jobPath(j.ID),
-			Text: page.Clip(j.Title(), page.MaxName) +
-				": " + page.Number(j.Processed()) + " of " + page.Number(j.Total) + " done"})
-	}
-	return open
-}
-
 // showBulk shows the form of a change.
 func (d *Pages) showBulk(w http.ResponseWriter, r *http.Request) error {
 	f, set, err := d.form(r, r.URL.Query())
@@ -146,17 +120,20 @@ func (d *Pages) form(r *http.Request, values url.Values) (bulkForm, *policy.Set,
 			Advice: "Select keys in the list, or choose all that match.",
 		}
 	}
-	j := f.job()
-	if f.total, err = d.Keys.CountMatching(r.Context(), set, j.IDs, j.Filter); err != nil {
+	b := f.bulk()
+	if f.total, err = d.Keys.CountMatching(r.Context(), set, b.IDs, b.Filter); err != nil {
 		return f, nil, countProblem(err)
 	}
 	return f, set, nil
 }
 
-// startBulk starts the job, or shows the form again with its errors or a review.
-func (d *Pages) startBulk(w http.ResponseWriter, r *http.Request) error {
+// start makes the first step, or shows the form again with its errors or a review.
+func (d *Pages) start(w http.ResponseWriter, r *http.Request) error {
 	if err := page.ParseForm(r); err != nil {
 		return err
+	}
+	if state := r.PostForm.Get(stateField); state != "" {
+		return d.next(w, r, state)
 	}
 	f, set, err := d.form(r, r.PostForm)
 	if err != nil {
@@ -177,7 +154,7 @@ func (d *Pages) startBulk(w http.ResponseWriter, r *http.Request) error {
 		return d.renderForm(w, r, http.StatusUnprocessableEntity, set, f)
 	case button == changes.PreviewButton:
 		if f.do == app.Override {
-			f.warnings = app.OverrideWarnings(set, f.job().Override.Limits)
+			f.warnings = app.OverrideWarnings(set, f.bulk().Override.Limits)
 		}
 		return d.renderForm(w, r, http.StatusOK, set, f)
 	case !f.checkTotal():
@@ -192,18 +169,18 @@ func (d *Pages) startBulk(w http.ResponseWriter, r *http.Request) error {
 	case !f.checkConfirm():
 		return d.renderForm(w, r, http.StatusUnprocessableEntity, set, f)
 	default:
-		return d.start(w, r, set, f)
+		return d.begin(w, r, set, f)
 	}
 }
 
-// start stores the job and does its first step.
-func (d *Pages) start(w http.ResponseWriter, r *http.Request, set *policy.Set, f bulkForm) error {
-	reason := f.reason.Text
+// begin makes the first step of the change.
+func (d *Pages) begin(w http.ResponseWriter, r *http.Request, set *policy.Set, f bulkForm) error {
+	p := progress{Bulk: f.bulk().Numbered(set), Reason: f.reason.Text, Back: d.listPath(&f, false)}
 	if f.do == app.Override {
-		reason = f.override.Reason.Text
+		p.Reason = f.override.Reason.Text
 	}
-	edit := app.NewEdit(r.Context(), reason)
-	j, err := d.Keys.StartJob(r.Context(), set, f.job(), form.Accepts(r.PostForm), edit)
+	p.Bulk.Accepts = form.Accepts(r.PostForm)
+	err := d.Keys.CheckBulk(r.Context(), set, p.Bulk)
 	var invalid *policy.InvalidError
 	var unconfirmed *app.UnconfirmedError
 	switch {
@@ -214,21 +191,10 @@ func (d *Pages) start(w http.ResponseWriter, r *http.Request, set *policy.Set, f
 		f.setError(invalid)
 		return d.renderForm(w, r, http.StatusUnprocessableEntity, set, f)
 	case err != nil:
-		return page.Failed("start job", err)
+		return page.Failed("check change", err)
 	default:
-		return d.runFirst(w, r, j)
+		return d.step(w, r, p)
 	}
-}
-
-// runFirst finishes a job of a single step and redirects to the job's page, which
-// continues longer jobs.
-func (d *Pages) runFirst(w http.ResponseWriter, r *http.Request, j app.Job) error {
-	if j.Total <= app.Chunk {
-		if _, err := d.Keys.StepJob(r.Context(), j.ID); err != nil {
-			return jobProblem(err)
-		}
-	}
-	return page.Redirect(w, r, d.jobPath(j.ID))
 }
 
 // countProblem returns the answer to an error of counting keys.

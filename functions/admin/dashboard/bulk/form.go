@@ -101,17 +101,17 @@ func readForm(set *policy.Set, values url.Values) (bulkForm, error) {
 	return f, f.readReview(values)
 }
 
-// job returns the job that the form asks for. It sets no errors.
-func (f *bulkForm) job() app.Job {
+// bulk returns the change that the form asks for. It sets no errors.
+func (f *bulkForm) bulk() app.Bulk {
 	withErrors := *f
-	j := app.Job{KeyChange: withErrors.change(), Total: f.total, IDs: f.ids}
+	b := app.Bulk{KeyChange: withErrors.change(), Total: f.total, IDs: f.ids}
 	if f.do == app.Plan {
-		j.Plan = f.plan.Text
+		b.Plan = f.plan.Text
 	}
 	if f.all {
-		j.Filter = &f.filter
+		b.Filter = &f.filter
 	}
-	return j
+	return b
 }
 
 // change returns what the form asks for, without the number of a plan. It sets the errors
@@ -184,10 +184,10 @@ func (f *bulkForm) errorCount() int {
 	return f.table().ErrorCount() + f.until.ErrorCount()
 }
 
-// confirmation returns the number of keys that the user must type before the job starts;
+// confirmation returns the number of keys that the user must type before the change begins;
 // empty if the change needs no confirmation.
 func (f *bulkForm) confirmation() string {
-	if !f.job().NeedsCount() {
+	if !f.bulk().NeedsCount() {
 		return ""
 	}
 	return page.Number(f.total)
@@ -227,9 +227,9 @@ func (f *bulkForm) checkTotal() bool {
 func (d *Pages) renderForm(
 	w http.ResponseWriter, r *http.Request, status int, set *policy.Set, f bulkForm,
 ) error {
-	list := d.listPath(&f)
-	job := app.Job{KeyChange: app.KeyChange{Do: f.do}, Total: f.total}
-	heading, v := job.Heading(), f.view(set)
+	list := d.listPath(&f, true)
+	bulk := app.Bulk{KeyChange: app.KeyChange{Do: f.do}, Total: f.total}
+	heading, v := bulk.Heading(), f.view(set)
 	v.Submit, v.Action = heading, d.Path("/keys/bulk")
 	v.Danger = f.do == app.Revoke || f.do == app.Reset || f.do == app.Ban
 	v.Cancel = templates.Choice{Text: "Back", Address: list}
@@ -275,10 +275,14 @@ func (f *bulkForm) view(set *policy.Set) templates.Form {
 	}
 }
 
-// listPath returns the address of the list of keys as it was, with the same keys ticked.
-func (d *Pages) listPath(f *bulkForm) string {
+// listPath returns the address of the list of keys as it was, on demand with the same keys
+// ticked.
+func (d *Pages) listPath(f *bulkForm, ticked bool) string {
 	values := changes.FilterValues(f.filter)
 	maps.Copy(values, f.place)
+	if !ticked {
+		return page.Address(d.Path("/keys"), values)
+	}
 	if values.Set(selectField, strings.Join(f.ids, ",")); f.all {
 		values.Set(selectField, ofAll)
 	}

@@ -105,7 +105,7 @@ func (d *Pages) checkReview(r *http.Request, set *policy.Set, f *bulkForm) (bool
 // checkReview needs.
 func (d *Pages) preview(r *http.Request, set *policy.Set, f *bulkForm) (
 	*templates.Preview, []templates.Hidden, error) {
-	found, err := d.Keys.ReviewJob(r.Context(), set, f.job())
+	found, err := d.Keys.ReviewBulk(r.Context(), set, f.bulk())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -138,7 +138,7 @@ func countsOf(s app.Subject) []templates.Change {
 }
 
 // reviewText says how many keys would change.
-func reviewText(found app.JobReview, total int64) string {
+func reviewText(found app.Review, total int64) string {
 	text := app.KeyCount(int64(found.Read))
 	if text = page.Number(int64(found.Change)) + " of " + text; !found.Whole {
 		text += ", the first of " + page.Number(total) + ","

@@ -5,66 +5,151 @@
 package changes
 
 import (
-	"bytes"
+	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"tidegate/functions/admin/app"
-	"tidegate/functions/admin/auth/token"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/functions/admin/policydoc"
-	"tidegate/internal/audit"
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
+	"tidegate/internal/registry"
 	"tidegate/web/templates"
 )
 
-// Changes reads the audit log for pages that change something. It is safe for concurrent
-// use.
+// Changes reads the audit for pages that change something or show changes. It is safe for
+// concurrent use.
 type Changes struct {
-	renderer *page.Renderer
-	keys     *app.Registry
-	cache    cache
+	renderer  *page.Renderer
+	keys      *app.Registry
+	mu        sync.Mutex
+	known     map[string][]templates.Change // by number and id of an entry
+	histories map[string][]Entry            // by subject and version
 }
 
 // PreviewButton is the value of the form button that shows a preview.
 const PreviewButton = "preview"
 
-// New returns a Changes that reads the audit log from keys.
+// New returns a Changes that reads the audit from keys.
 func New(renderer *page.Renderer, keys *app.Registry) *Changes {
-	return &Changes{renderer: renderer, keys: keys}
+	return &Changes{renderer: renderer, keys: keys, known: map[string][]templates.Change{},
+		histories: map[string][]Entry{}}
 }
 
-// ChangesOf returns the changes of an audit entry.
-func (c *Changes) ChangesOf(e audit.Entry) []templates.Change { return c.cache.of(e) }
+// Entry is a change of the audit with its differences in words.
+type Entry struct {
+	registry.AuditEntry
 
-// UndoOf returns the address that undoes the change which produced this version of a
-// subject; empty if the change cannot be undone or the audit log cannot be read.
-func (c *Changes) UndoOf(r *http.Request, subject string, version int64) string {
-	list, err := c.keys.Audit().List(r.Context(), audit.Query{Subject: subject, Count: 5, KeepPacked: true})
-	if err != nil {
-		return ""
+	Changes []templates.Change // of its first records
+}
+
+const (
+	maxCached  = 500 // entries and histories
+	maxHistory = 20  // newest changes of a subject
+	shownKeys  = 3   // keys of a change of many whose differences are shown
+	atOnce     = 16  // changes that are read at a time
+)
+
+// Describe adds the differences to entries. It reads the changes that it does not know yet.
+func (c *Changes) Describe(ctx context.Context, entries []registry.AuditEntry) ([]Entry, error) {
+	all := make([]Entry, len(entries))
+	errs := make([]error, len(entries))
+	slots := make(chan struct{}, atOnce)
+	var wait sync.WaitGroup
+	for i, e := range entries {
+		slots <- struct{}{}
+		wait.Go(func() {
+			all[i], errs[i] = c.describe(ctx, e)
+			<-slots
+		})
 	}
-	for _, e := range list.Entries {
-		if e.Version == version && app.Irreversible(e.Opened()) == "" {
-			return c.renderer.Path("/audit/" + e.ID + "/undo")
+	wait.Wait()
+	return all, errors.Join(errs...)
+}
+
+func (c *Changes) describe(ctx context.Context, e registry.AuditEntry) (Entry, error) {
+	id := strconv.FormatUint(e.Number, 10) + " " + e.ID
+	c.mu.Lock()
+	list, known := c.known[id]
+	c.mu.Unlock()
+	if known {
+		return Entry{e, list}, nil
+	}
+	whole := e
+	if e.Items > 0 && len(e.Subjects[0].Before)+len(e.Subjects[0].After) == 0 {
+		var err error
+		if whole, err = c.keys.AuditEntry(ctx, e.Number); err != nil {
+			return Entry{AuditEntry: e}, err
 		}
 	}
-	return ""
+	list = OfEntry(whole)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.known) >= maxCached {
+		clear(c.known)
+	}
+	c.known[id] = list
+	return Entry{e, list}, nil
+}
+
+// History returns the newest changes of a subject, up to maxHistory. version is that of its
+// last change. It returns none while the log cannot be read: pages work without them.
+func (c *Changes) History(ctx context.Context, subject string, version int64) []Entry {
+	id := subject + " " + strconv.FormatInt(version, 10)
+	c.mu.Lock()
+	entries, known := c.histories[id]
+	c.mu.Unlock()
+	if known {
+		return entries
+	}
+	found, err := c.keys.Audit(ctx, registry.AuditQuery{Subject: subject, Count: maxHistory})
+	if err == nil {
+		entries, err = c.Describe(ctx, found.Entries)
+	}
+	if err != nil {
+		c.renderer.Warn("read history", err)
+		return nil
+	}
+	for i := range entries { // without the states, which may be large
+		entries[i].Subjects = slices.Clone(entries[i].Subjects)
+		for j := range entries[i].Subjects {
+			entries[i].Subjects[j].Before, entries[i].Subjects[j].After = nil, nil
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.histories) >= maxCached {
+		clear(c.histories)
+	}
+	c.histories[id] = entries
+	return entries
+}
+
+// UndoOf returns the address that undoes the change which produced this version of a
+// record; empty if the change cannot be undone.
+func (c *Changes) UndoOf(action string, version int64) string {
+	if version == 0 || app.Irreversible(action) != "" {
+		return ""
+	}
+	return c.renderer.Path("/audit/" + strconv.FormatInt(version, 10) + "/undo")
 }
 
 // LastActor returns the name of the actor of the newest change of a subject; empty if the
-// audit log has none or cannot be read.
+// audit cannot be read.
 func (c *Changes) LastActor(r *http.Request, subject string) string {
-	list, err := c.keys.Audit().List(r.Context(), audit.Query{Subject: subject, Count: 1, KeepPacked: true})
-	if err != nil || len(list.Entries) == 0 {
+	found, err := c.keys.Audit(r.Context(), registry.AuditQuery{Subject: subject, Count: 1})
+	if err != nil || len(found.Entries) == 0 {
 		return ""
 	}
-	return page.Clip(list.Entries[0].By.Name, page.MaxName)
+	return page.Clip(found.Entries[0].By.Name, page.MaxName)
 }
 
 // OfKey returns the differences between two states of a key. It includes the effective
@@ -118,22 +203,33 @@ func OfPolicy(before, after *policy.Set) []templates.Change {
 	return d
 }
 
-// OfEntry returns the changes of an audit entry; nil if they cannot be read.
-func OfEntry(e audit.Entry) []templates.Change {
-	if e.Subject == policyset.SetID {
+// OfEntry returns the changes of the first records of an entry, as far as they can be read.
+// Each names its key if there are several.
+func OfEntry(e registry.AuditEntry) []templates.Change {
+	var all []templates.Change
+	for _, s := range e.Subjects[:min(len(e.Subjects), shownKeys)] {
+		list := ofSubject(s)
+		if e.Items > 1 {
+			for i := range list {
+				list[i].What = cmp.Or(page.Clip(s.Name, page.MaxName), s.Record) + ": " + list[i].What
+			}
+		}
+		all = append(all, list...)
+	}
+	return all
+}
+
+func ofSubject(s registry.AuditSubject) []templates.Change {
+	if s.Record == app.PolicyRecord {
 		before, after := &policy.Set{}, &policy.Set{}
-		if unmarshal(e.Before, before) && unmarshal(e.After, after) {
+		if unmarshal(s.Before, before) && unmarshal(s.After, after) {
 			return OfPolicy(before, after)
 		}
 		return nil
 	}
-	if e.Subject == token.Subject || e.Subject == audit.LoginSubject ||
-		strings.HasPrefix(e.Action, audit.OfJobs) {
-		return nil
-	}
 	var before, after policy.Key
-	if !unmarshal(e.Before, &before) || !unmarshal(e.After, &after) {
-		return nil
+	if !app.IsID(s.Record) || !unmarshal(s.Before, &before) || !unmarshal(s.After, &after) {
+		return nil // of a group or a token
 	}
 	return OfKey(nil, before, after)
 }
@@ -155,69 +251,4 @@ func (d *differences) add(what, before, after string) {
 			After:  page.Clip(wording.OrNone(after), wording.MaxText),
 		})
 	}
-}
-
-// Bounds of the cache.
-const (
-	maxCached        = 500 // entries
-	maxCachedChanges = 20  // changes of one entry; most have one
-)
-
-// cache keeps the changes of policy entries, which are immutable. Without it, a page of
-// 50 entries would decode two sets of up to 1 MB for each, at every refresh (from 2 s).
-type cache struct {
-	mu    sync.Mutex
-	known map[string][]templates.Change // by id and hash
-	last  [2]decodedSet                 // before and after of the last decoded entry
-}
-
-// decodedSet is a policy set with its JSON text.
-type decodedSet struct {
-	text json.RawMessage
-	set  *policy.Set
-}
-
-// of returns the changes of an entry, which may be packed.
-func (c *cache) of(e audit.Entry) []templates.Change {
-	if e.Subject != policyset.SetID {
-		return OfEntry(e.Opened())
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	id := e.ID + " " + e.Hash
-	if changes, known := c.known[id]; known {
-		return changes
-	}
-	changes := c.compare(e.Opened())
-	if len(c.known) >= maxCached || c.known == nil {
-		c.known = map[string][]templates.Change{}
-	}
-	if len(changes) <= maxCachedChanges {
-		c.known[id] = changes
-	}
-	return changes
-}
-
-func (c *cache) compare(e audit.Entry) []templates.Change {
-	before, after := c.decode(e.Before), c.decode(e.After)
-	if before.set == nil || after.set == nil {
-		return nil
-	}
-	c.last = [2]decodedSet{before, after}
-	return OfPolicy(before.set, after.set)
-}
-
-// decode decodes a set. It first looks among the sets of the last entry, since successive
-// entries share a set. The set is nil if it cannot be decoded.
-func (c *cache) decode(text json.RawMessage) decodedSet {
-	for _, d := range c.last {
-		if d.set != nil && bytes.Equal(d.text, text) {
-			return d
-		}
-	}
-	set := &policy.Set{}
-	if !unmarshal(text, set) {
-		return decodedSet{}
-	}
-	return decodedSet{text, set}
 }

@@ -3,13 +3,13 @@ package changes
 import (
 	"context"
 	"slices"
+	"tidegate/functions/admin/app"
 	"time"
 
-	"tidegate/internal/audit"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
 	"tidegate/internal/records"
+	"tidegate/internal/registry"
 )
 
 // maxTrialEdits is how many edits of the policy a search for the begin of a trial reads.
@@ -23,18 +23,18 @@ func (c *Changes) TrialSince(ctx context.Context, p policy.Plan) (time.Time, err
 		return time.Time{}, nil
 	}
 	since := wholeMinute(time.Now().Add(-records.MinutesKept))
-	found, err := c.keys.Audit().List(ctx, audit.Query{Subject: policyset.SetID, Since: since,
-		Count: maxTrialEdits, KeepPacked: true})
+	found, err := c.keys.Audit(ctx, registry.AuditQuery{Subject: app.PolicyRecord, Since: since,
+		Count: maxTrialEdits})
 	if err != nil {
 		return since, err
 	}
 	for i, e := range found.Entries {
 		var before policy.Set
-		if !unmarshal(e.Opened().Before, &before) {
+		if !unmarshal(e.Subjects[0].Before, &before) {
 			return wholeMinute(e.Time), nil
 		}
 		old, existed := before.PlanByNumber(p.Number)
-		if !existed || !sameTrial(old, p) || i == len(found.Entries)-1 && found.Next != "" {
+		if !existed || !sameTrial(old, p) || i == len(found.Entries)-1 && found.Next > 0 {
 			return wholeMinute(e.Time), nil
 		}
 	}

@@ -53,11 +53,10 @@ func startsFormula(text string) bool {
 }
 
 // Bounds of a file. A Lambda function holds its response in memory and may send 6 MB of
-// base64, which is 4.5 MB of text. The rows of the last read come on top of maxCSVBytes: up
-// to CSVRows keys, or CSVStates of audit entries, or one entry with two large policies.
+// base64, which is 4.5 MB of text. The rows of the last read, up to CSVRows, come on top of
+// maxCSVBytes.
 const (
-	CSVRows     = 100     // rows to read at a time
-	CSVStates   = 1 << 20 // bytes of states of audit entries to read at a time
+	CSVRows     = 100 // rows to read at a time
 	maxCSVBytes = 2 << 20
 	maxCSVTime  = 5 * time.Second // for reading rows
 )

@@ -9,8 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"tidegate/internal/audit"
-	"tidegate/internal/journal"
+	"tidegate/internal/changes"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
@@ -63,7 +62,7 @@ const (
 func (rd *Renderer) Fail(w http.ResponseWriter, r *http.Request, err error) {
 	p, ok := errors.AsType[Problem](err)
 	if !ok {
-		p = rd.problemOf(err)
+		p = rd.ProblemOf(err)
 	}
 	p.Heading = cmp.Or(p.Heading, problems[p.Status].Heading)
 	p.Advice = cmp.Or(p.Advice, problems[p.Status].Advice)
@@ -141,12 +140,13 @@ func (f *failure) Unwrap() error { return f.error }
 // Failed adds the operation to an error of the store. Fail logs it.
 func Failed(operation string, err error) error { return &failure{err, operation} }
 
-// problemOf returns what users see of an error of the store: 404 for a missing key, 400
+// ProblemOf returns what users see of an error of the store: 404 for a missing key, 400
 // for an invalid argument, 503 for the rest. It logs the error if Valkey failed, or if a
-// change may be lost.
-func (rd *Renderer) problemOf(err error) Problem {
+// person must act.
+func (rd *Renderer) ProblemOf(err error) Problem {
 	var invalid *policy.InvalidError
-	var damaged *journal.DamagedError
+	var damaged *changes.DamagedError
+	var stray *changes.StrayError
 	p := Problem{Status: http.StatusServiceUnavailable}
 	expected := true
 	switch {
@@ -154,27 +154,28 @@ func (rd *Renderer) problemOf(err error) Problem {
 		p = Problem{Status: http.StatusNotFound, Heading: "Key not found"}
 	case errors.As(err, &invalid):
 		p.Status = http.StatusBadRequest
-	case errors.Is(err, audit.ErrBehind):
-		p.Heading = "Valkey lost changes"
-		p.Advice = "Nothing was changed. Restore the lost changes, then save again."
-	case errors.As(err, &damaged):
-		p.Heading = "Damaged object in the journal"
-		p.Advice = "Nothing was changed. Move " + damaged.Object + " away, then save again."
-	case errors.Is(err, audit.ErrJournalUnavailable):
-		p.Heading = "The journal is unavailable"
-		p.Advice = "Nothing was changed. Try again in a moment."
-	case errors.Is(err, audit.ErrOlderUnavailable):
-		p.Heading = "The journal is unavailable"
-		p.Advice = "Older changes are stored there. Try again in a moment."
-	case errors.Is(err, audit.ErrMayBeLost):
+	case errors.Is(err, changes.ErrUnknown):
 		expected = false
-		p.Heading = "The change may be lost"
-		p.Advice = "Valkey failed during the save. Check, and repeat the change if it is missing."
-	case errors.Is(err, audit.ErrUnsafe):
-		expected = false
-		p.Heading = "Saved, but not safe yet"
-		p.Advice = "The change is in effect. It is added to the journal when that is available again."
+		p.Heading = "It is not known whether this was saved"
+		p.Advice = "If it was, the audit shows it within 15 minutes. Look there before you try again."
 		p.Acted = true
+	case errors.Is(err, changes.ErrAhead):
+		expected = false
+		p.Heading = "Valkey holds changes that this log lacks"
+		p.Advice = "Edits are refused. Bring the log back, or run scripts/restore -take."
+	case errors.As(err, &damaged):
+		number := strconv.FormatUint(damaged.Number, 10)
+		p.Heading = "Change " + number + " of the log is missing or damaged"
+		p.Advice = "Nothing was changed. Bring its object back, or run scripts/restore -void " + number + "."
+	case errors.As(err, &stray):
+		p.Heading = "A file among the changes is not one"
+		p.Advice = "Nothing was changed. Move " + stray.Name + " out of the store of the log."
+	case errors.Is(err, changes.ErrStore):
+		p.Heading = "The log of changes is unavailable"
+		p.Advice = "Nothing was changed. Try again in a moment. Revocations and bans of one key still act."
+	case errors.Is(err, changes.ErrLate):
+		p.Heading = "The request took too long"
+		p.Advice = "Nothing was changed. Try again."
 	default:
 		expected = false
 		if at := rd.answered.Load(); at > 0 {

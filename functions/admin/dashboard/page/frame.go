@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"tidegate/functions/admin/auth"
-	"tidegate/internal/journal"
 	"tidegate/web/static"
 	"tidegate/web/templates"
 )
@@ -53,8 +52,8 @@ func (rd *Renderer) Bare(r *http.Request, title string) templates.Page {
 func (rd *Renderer) Page(r *http.Request, title string) templates.Page {
 	p := rd.navigable(r, title)
 	rd.answered.Store(time.Now().Unix()) // the session was in Valkey
-	if rd.JournalStatus != nil {
-		p.Warnings = rd.warnings(rd.JournalStatus(r.Context()))
+	if rd.Warnings != nil {
+		p.Warnings = rd.Warnings(r.Context())
 	}
 	if !IsRefresh(r) {
 		p.Toast = rd.toast(r)
@@ -72,32 +71,6 @@ func (rd *Renderer) navigable(r *http.Request, title string) templates.Page {
 		p.Nav = rd.Nav(r)
 	}
 	return p
-}
-
-// warnings returns the warnings about the journal, which every page shows.
-func (rd *Renderer) warnings(s journal.Status) []templates.Warning {
-	var all []templates.Warning
-	if s.Unsafe == 1 {
-		all = append(all, templates.Warning{Text: "1 change is not safe yet: it is not in the journal."})
-	}
-	if s.Unsafe > 1 {
-		all = append(all, templates.Warning{Text: Number(int64(s.Unsafe)) +
-			" changes are not safe yet: they are not in the journal."})
-	}
-	if s.Behind > 0 {
-		all = append(all, templates.Warning{
-			Text: "Valkey lost changes in " + Number(int64(s.Behind)) +
-				" of 256 buckets. Edits there are refused.",
-			Restore: rd.Path("/journal/restore"),
-		})
-	}
-	if s.Damaged != "" {
-		all = append(all, templates.Warning{
-			Text: "The journal has a damaged object. Edits wait until you move it away: " + s.Damaged})
-	} else if s.Unavailable && s.Unsafe == 0 {
-		all = append(all, templates.Warning{Text: "The journal is unavailable."})
-	}
-	return all
 }
 
 // section is a link at the top of every page, with the pages below it. The first is where
@@ -122,7 +95,6 @@ var sections = []section{
 		{"/groups", "Groups", []string{"groups"}},
 		{"/callers", "Callers", []string{"callers"}},
 		{overriddenKeys, "Overridden", nil},
-		{"/jobs", "Jobs", []string{"jobs"}},
 	}},
 	{"Denials", []sectionPage{
 		{"/denials", "Denials", []string{"denials"}}, {"/alerts", "Alerts", []string{"alerts"}},
@@ -157,18 +129,26 @@ func (rd *Renderer) Nav(r *http.Request) []templates.Section {
 	return nav
 }
 
-// Flash stores a message for the next page. undo is the address that undoes the change;
-// empty if there is none.
+// Flash stores a message for the next page, with what there is to know of the request.
+// undo is the address that undoes the change; empty if there is none.
 func (rd *Renderer) Flash(r *http.Request, text, undo string) {
-	rd.Session.Put(r.Context(), sessionFlash, text)
+	rd.Session.Put(r.Context(), sessionFlash, rd.withNotes(r, text))
 	rd.Session.Put(r.Context(), sessionUndo, undo)
 }
 
-// toast removes the message from the session and returns it.
+// withNotes adds the notes of a request to a text.
+func (rd *Renderer) withNotes(r *http.Request, text string) string {
+	if rd.Notes == nil {
+		return text
+	}
+	return strings.TrimSpace(text + " " + strings.Join(rd.Notes(r.Context()), " "))
+}
+
+// toast removes the message from the session and returns it, or the notes of this request.
 func (rd *Renderer) toast(r *http.Request) templates.Toast {
 	ctx := r.Context()
 	if !rd.Session.Exists(ctx, sessionFlash) {
-		return templates.Toast{}
+		return templates.Toast{Text: rd.withNotes(r, "")}
 	}
 	return templates.Toast{
 		Text: rd.Session.PopString(ctx, sessionFlash), Undo: rd.Session.PopString(ctx, sessionUndo),

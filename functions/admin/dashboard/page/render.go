@@ -17,7 +17,6 @@ import (
 	"github.com/alexedwards/scs/v2"
 
 	"tidegate/functions/admin/auth"
-	"tidegate/internal/journal"
 	"tidegate/web/static"
 )
 
@@ -35,9 +34,10 @@ type Renderer struct {
 	// Resumes reports whether the form of a request can be shown again as it was typed; nil
 	// if none can.
 	Resumes func(*http.Request) bool
-	// JournalStatus returns the number of changes that are not in the journal and of
-	// buckets that lost changes; nil without a journal.
-	JournalStatus func(context.Context) journal.Status
+	// Warnings returns what every page says about the log of changes; nil for nothing.
+	Warnings func(context.Context) []string
+	// Notes returns what a request's user must know of its changes; nil for nothing.
+	Notes func(context.Context) []string
 }
 
 // New returns a Renderer of pages whose addresses begin with base. Every page shows the
@@ -45,6 +45,9 @@ type Renderer struct {
 func New(base, stage string, log *slog.Logger, session *scs.SessionManager) *Renderer {
 	return &Renderer{base: base, stage: stage, log: log, Session: session}
 }
+
+// Warn logs an error that a page works without.
+func (rd *Renderer) Warn(operation string, err error) { rd.log.Warn(operation, "cause", err) }
 
 // Render responds with a component. If rendering fails, it returns an error and sends no
 // part of the component.

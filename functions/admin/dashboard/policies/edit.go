@@ -17,9 +17,8 @@ import (
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/functions/admin/policydoc"
-	"tidegate/internal/audit"
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
+	"tidegate/internal/registry"
 	"tidegate/web/templates"
 )
 
@@ -208,12 +207,10 @@ func (d *pages) storeEdit(w http.ResponseWriter, r *http.Request, set, next *pol
 	case errors.As(err, &invalid):
 		e.setErrors(next, invalid)
 		return d.renderEdit(w, r, http.StatusUnprocessableEntity, set, e)
-	case errors.Is(err, policy.ErrUnfinished):
-		return d.unfinished(err)
 	case err != nil:
 		return page.Failed("save policy", err)
 	default:
-		d.Flash(r, e.form.done()+" Effective immediately.", d.UndoOf(r, policyset.SetID, saved.Version))
+		d.Flash(r, e.form.done()+" Effective immediately.", d.UndoOf(registry.PolicySave, saved.Version))
 		return page.Redirect(w, r, d.Path("/policies"))
 	}
 }
@@ -227,35 +224,20 @@ func (d *pages) toPolicies() templates.Choice {
 	return templates.Choice{Text: "Go to policies", Address: d.Path("/policies")}
 }
 
-// unfinished returns the answer to a save that did not reach every shard.
-func (d *pages) unfinished(err error) error {
-	d.log.Error("save policy", "cause", err)
-	return page.Problem{
-		Status: http.StatusServiceUnavailable, Heading: "Saved, but not on every shard yet",
-		Advice: "Some checks still use the old limits. Finish the save under Policies.",
-		Action: d.toPolicies(), Acted: true,
-	}
-}
-
 // renderConflict shows the edit next to the changes that others saved since the form was
 // shown.
 func (d *pages) renderConflict(
 	w http.ResponseWriter, r *http.Request, current, next *policy.Set, e edit,
 ) error {
 	c := &templates.Conflict{Keep: d.Path("/policies")}
-	view, err := d.keys.Audit().List(r.Context(),
-		audit.Query{Subject: policyset.SetID, Count: 20, KeepPacked: true})
-	if err != nil {
-		return page.Failed("read audit", err)
-	}
-	for i, entry := range view.Entries {
-		if entry.Version <= e.version {
+	for i, entry := range d.History(r.Context(), app.PolicyRecord, current.Version) {
+		if entry.Number <= uint64(e.version) {
 			break
 		}
 		if i == 0 {
 			c.By, c.Saved = page.Clip(entry.By.Name, page.MaxName), page.Instant(entry.Time)
 		}
-		c.Theirs = append(c.Theirs, changeTexts(d.ChangesOf(entry))...)
+		c.Theirs = append(c.Theirs, changeTexts(entry.Changes)...)
 	}
 	if c.Saved.Text == "" {
 		c.Saved = page.Instant(time.Now())

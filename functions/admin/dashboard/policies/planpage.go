@@ -19,7 +19,6 @@ import (
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
 	"tidegate/internal/records"
 	"tidegate/web/templates"
 )
@@ -127,7 +126,8 @@ func (d *pages) planFacts(p policy.Plan) []templates.Fact {
 	return []templates.Fact{
 		{Name: "If Valkey is unavailable", Value: policydoc.DegradedText(p)},
 		{Name: "Open routes", Value: page.Clip(policydoc.OpensText(p.Opens), wording.MaxText)},
-		{Name: "Changes", Value: "audit of the policy", Address: d.Path("/audit?subject=" + policyset.SetID)},
+		{Name: "Changes", Value: "audit of the policy", Address: d.Path("/audit?subject=" +
+			app.PolicyRecord)},
 	}
 }
 

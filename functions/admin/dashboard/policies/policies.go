@@ -21,7 +21,6 @@ import (
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
 	"tidegate/internal/records"
 	"tidegate/web/templates"
 )
@@ -46,7 +45,6 @@ func Routes(
 		{Pattern: "GET /policies/import", Role: auth.Editor, Handle: d.showImport},
 		{Pattern: "POST /policies/import", Role: auth.Editor, Handle: d.importPolicies, Resumes: true,
 			MaxBody: MaxImport, Deadline: auth.Slow},
-		{Pattern: "POST /policies/sync", Role: auth.Editor, Handle: d.syncPolicies, Deadline: auth.Slow},
 		{Pattern: "GET /policies/routes/edit", Role: auth.Editor, Handle: d.showRoute},
 		{Pattern: "GET /policies/plans/new", Role: auth.Editor, Handle: d.show(d.planEdit)},
 		{Pattern: "POST /policies/plans/new", Role: auth.Editor, Handle: d.save(d.planEdit),
@@ -86,7 +84,7 @@ func (d *pages) showPolicies(w http.ResponseWriter, r *http.Request) error {
 	p := templates.PoliciesPage{
 		Page: d.Page(r, "Policies"), Version: page.Number(set.Version),
 		Limits: policydoc.Each(set.Limits), Everyone: allCallersFacts(set),
-		Audit: d.Path("/audit?subject=" + policyset.SetID), Export: d.Path("/policies.yaml"),
+		Audit: d.Path("/audit?subject=" + app.PolicyRecord), Export: d.Path("/policies.yaml"),
 	}
 	for _, plan := range set.Plans {
 		p.Plans = append(p.Plans, d.planRow(r, plan, counts[plan.Number]))
@@ -94,30 +92,13 @@ func (d *pages) showPolicies(w http.ResponseWriter, r *http.Request) error {
 	if p.Routes, err = d.routeRows(r, set); err != nil {
 		return page.Failed("read calls", err)
 	}
-	synced, err := d.keys.Synced(r.Context(), set)
-	if err != nil {
-		return page.Failed("read policy", err)
-	}
-	p.Unfinished = !synced
 	if page.CanEdit(r) {
 		p.NewPlan = d.Path("/policies/plans/new")
 		p.NewRoute = d.Path("/policies/routes/new")
 		p.EditAll = d.Path("/policies/all")
 		p.Import = d.Path("/policies/import")
-		if p.Unfinished {
-			p.Sync = d.Path("/policies/sync")
-		}
 	}
 	return d.Render(w, r, http.StatusOK, templates.Policies(p))
-}
-
-// syncPolicies completes a save that did not reach every shard.
-func (d *pages) syncPolicies(w http.ResponseWriter, r *http.Request) error {
-	if err := d.keys.SyncPolicy(r.Context()); err != nil {
-		return page.Failed("sync policy", err)
-	}
-	d.Flash(r, "Save finished on every shard.", "")
-	return page.Redirect(w, r, d.Path("/policies"))
 }
 
 func (d *pages) planRow(r *http.Request, p policy.Plan, keys int64) templates.PlanRow {

@@ -15,7 +15,7 @@ import (
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
+	"tidegate/internal/registry"
 	"tidegate/web/templates"
 )
 
@@ -163,14 +163,12 @@ func (d *pages) storeImport(
 	case errors.As(err, &invalid):
 		f.problem = form.Invalid(next, invalid.Fields)
 		return d.renderImport(w, r, http.StatusUnprocessableEntity, f)
-	case errors.Is(err, policy.ErrUnfinished):
-		return d.unfinished(err)
 	case err != nil:
 		return page.Failed("save policy", err)
 	default:
 		d.Flash(
 			r, importedText(len(f.preview.Changes))+" Effective immediately.",
-			d.UndoOf(r, policyset.SetID, saved.Version),
+			d.UndoOf(registry.PolicySave, saved.Version),
 		)
 		return page.Redirect(w, r, d.Path("/policies"))
 	}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"tidegate/functions/admin/dashboard/form"
@@ -23,7 +24,11 @@ type routeForm struct {
 	match  form.Input // patterns
 	cost   form.Input
 	settle form.Input
+	scopes form.Input // one a line
 }
+
+// maxScopesText exceeds the length of the longest valid list of scopes.
+const maxScopesText = 4000
 
 // routeEdit returns the edit of the route that the request names, or of a new one if it
 // names none.
@@ -53,6 +58,7 @@ func (f *routeForm) fields() form.Table {
 		{Name: "match", Input: &f.match, Max: form.MaxPatternsText},
 		{Name: "cost", Input: &f.cost, Max: maxCostText},
 		{Name: "settle", Input: &f.settle, Max: form.MaxInput},
+		{Name: "scopes", Input: &f.scopes, Max: maxScopesText},
 	}
 }
 
@@ -66,6 +72,7 @@ func (f *routeForm) fill(set *policy.Set) bool {
 	}
 	r := set.Routes[i]
 	f.name.Text, f.match, f.cost.Text = r.Name, form.PatternsInput(r.Match), costText(r.Cost)
+	f.scopes.Text = strings.Join(r.Scopes, "\n")
 	if r.Settle {
 		f.settle.Text = form.Checked
 	}
@@ -74,7 +81,7 @@ func (f *routeForm) fill(set *policy.Set) bool {
 
 func (f *routeForm) apply(next *policy.Set) bool {
 	r := limits.Route{Name: strings.TrimSpace(f.name.Text), Match: f.match.Patterns(limits.MaxPatterns),
-		Cost: readCost(&f.cost), Settle: f.settle.Text != ""}
+		Cost: readCost(&f.cost), Settle: f.settle.Text != "", Scopes: strings.Fields(f.scopes.Text)}
 	if f.old == "" {
 		f.row = len(next.Routes)
 		next.Routes = append(next.Routes, r)
@@ -83,7 +90,7 @@ func (f *routeForm) apply(next *policy.Set) bool {
 	if f.row = routeIndex(next, f.old); f.row < 0 {
 		return false
 	}
-	r.ID, r.Scopes = next.Routes[f.row].ID, next.Routes[f.row].Scopes
+	r.ID = next.Routes[f.row].ID
 	next.Routes[f.row] = r
 	renameRoute(next, f.old, r.Name)
 	return true
@@ -139,6 +146,9 @@ func (f *routeForm) view(*policy.Set) templates.Form {
 				Field: form.Field(f.settle)},
 			form.PatternsField("match", "Calls to", "One pattern a line: POST /chat, GET /orders/{id}, "+
 				"/files/* for every method. GET covers HEAD.", f.match),
+			{ID: "scopes", Label: "Scopes of tokens", Kind: templates.AreaField, Sample: "orders:read",
+				Hint: "One a line. A token needs one of them. Without scopes, every token may call.",
+				Max:  strconv.Itoa(maxScopesText), Field: form.Field(f.scopes)},
 		},
 	}
 }

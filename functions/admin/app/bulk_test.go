@@ -1,0 +1,146 @@
+package app_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"tidegate/functions/admin/app"
+	"tidegate/internal/enforce"
+	"tidegate/internal/policy"
+	"tidegate/internal/records"
+	"tidegate/internal/registry"
+	"tidegate/internal/testing/sitetest"
+)
+
+// fixture is a registry with keys of the plan free, and a plan pro.
+type fixture struct {
+	*app.Registry
+	keys *sitetest.Registry
+	t    *testing.T
+}
+
+func newFixture(t *testing.T, count int) fixture {
+	t.Helper()
+	keys := sitetest.NewRegistry(t)
+	keys.Plan("pro", sitetest.Per(100, time.Minute))
+	keys.CreateKeys(count, "free")
+	return fixture{app.NewRegistry(keys.Store, records.NewReader(keys.Client, time.Now),
+		enforce.NewChecker(keys.Client, sitetest.Pepper)), keys, t}
+}
+
+func (f fixture) set() *policy.Set {
+	f.t.Helper()
+	set, err := f.Set(f.t.Context())
+	f.keys.Must(err)
+	return set
+}
+
+var edit = registry.Edit{By: sitetest.ByTest.By, Reason: "a test"}
+
+// run makes all steps of a change, and returns their sum and the last change of the log.
+func (f fixture) run(b app.Bulk) (sum app.Step, steps int) {
+	f.t.Helper()
+	b = b.Numbered(f.set())
+	f.keys.Must(f.CheckBulk(f.t.Context(), f.set(), b))
+	for steps = 1; ; steps++ {
+		s, err := f.StepBulk(f.t.Context(), f.set(), b, sum.Next, edit)
+		f.keys.Must(err)
+		sum = app.Step{Change: s.Change, Done: sum.Done + s.Done, Skipped: sum.Skipped + s.Skipped,
+			Failures: append(sum.Failures, s.Failures...), Next: s.Next, More: s.More}
+		if s.Next == "" {
+			return sum, steps
+		}
+		if steps > 100 {
+			f.t.Fatal("the change does not end")
+		}
+	}
+}
+
+// everyKey is a change of all keys to the plan pro.
+func everyKey(total int64) app.Bulk {
+	return app.Bulk{KeyChange: app.KeyChange{Do: app.Plan}, Plan: "pro", Filter: &app.KeyFilter{},
+		Total: total}
+}
+
+func wantCounts(t *testing.T, s app.Step, done, skipped int64, failed int) {
+	t.Helper()
+	if s.Done != done || s.Skipped != skipped || len(s.Failures) != failed {
+		t.Errorf("got %+v, want %d changed, %d skipped and %d failed", s, done, skipped, failed)
+	}
+}
+
+// A change of many keys is one change of the log a step. A step that is repeated changes no
+// key, and stores no change.
+func TestBulkSteps(t *testing.T) {
+	app.SetMaxStep(t, 20)
+	f := newFixture(t, 50)
+	f.keys.UpdateKey("k0003", func(k *policy.Key) { k.Status = policy.Revoked })
+	f.keys.UpdateKey("k0030", func(k *policy.Key) { k.Plan = "pro" })
+	before, err := f.Audit(t.Context(), registry.AuditQuery{Count: 1})
+	f.keys.Must(err)
+	sum, steps := f.run(everyKey(50))
+	wantCounts(t, sum, 48, 2, 0)
+	after, err := f.Audit(t.Context(), registry.AuditQuery{Count: 10})
+	f.keys.Must(err)
+	if made := after.Entries[0].Number - before.Entries[0].Number; steps != 3 || made != 3 {
+		t.Errorf("got %d steps and %d changes, want 3", steps, made)
+	}
+	if e := after.Entries[0]; e.Items != 10 || e.Action != registry.KeyPlan || e.By != edit.By ||
+		e.Reason != "a test" {
+		t.Errorf("got %+v, want a change of 10 plans", e)
+	}
+	again, err := f.StepBulk(t.Context(), f.set(), everyKey(50).Numbered(f.set()), "", edit)
+	if err != nil || again.Done != 0 || again.Change != 0 || again.Skipped != 20 {
+		t.Errorf("repeated: got %+v, %v, want no change", again, err)
+	}
+	for _, position := range []string{"x", "7", "-1 a", "7 "} {
+		_, err := f.StepBulk(t.Context(), f.set(), everyKey(50), position, edit)
+		if _, ok := errors.AsType[*policy.InvalidError](err); !ok {
+			t.Errorf("position %q: got %v, want an InvalidError", position, err)
+		}
+	}
+}
+
+// No more keys are changed than the author confirmed.
+func TestBulkIsBounded(t *testing.T) {
+	app.SetMaxStep(t, 20)
+	f := newFixture(t, 30)
+	sum, _ := f.run(everyKey(25))
+	wantCounts(t, sum, 25, 0, 0)
+	if !sum.More {
+		t.Error("the last step does not say that more keys match")
+	}
+}
+
+// The plan is the one that had the name at the start, whatever its name becomes.
+func TestBulkFollowsThePlan(t *testing.T) {
+	app.SetMaxStep(t, 20)
+	f := newFixture(t, 30)
+	b := everyKey(30).Numbered(f.set())
+	s, err := f.StepBulk(t.Context(), f.set(), b, "", edit)
+	f.keys.Must(err)
+	f.keys.Save(func(set *policy.Set) { set.Plans[1].Name = "gold" })
+	s, err = f.StepBulk(t.Context(), f.set(), b, s.Next, edit)
+	if err != nil || s.Done != 10 || f.keys.Key("k0029").Plan != "gold" {
+		t.Errorf("got %+v, %v, want 10 keys of the renamed plan", s, err)
+	}
+}
+
+// A change that fails for every key is refused before its first step.
+func TestCheckBulk(t *testing.T) {
+	f := newFixture(t, 1)
+	past := time.Now().Add(-time.Hour)
+	for name, b := range map[string]app.Bulk{
+		"no plan":  {KeyChange: app.KeyChange{Do: app.Plan}, Plan: "none", Filter: &app.KeyFilter{}},
+		"past ban": {KeyChange: app.KeyChange{Do: app.Ban, Until: past}, Filter: &app.KeyFilter{}},
+		"no tags":  {KeyChange: app.KeyChange{Do: app.AddTags}, Filter: &app.KeyFilter{}},
+		"override without reason": {KeyChange: app.KeyChange{Do: app.Override, Override: &policy.Override{}},
+			Filter: &app.KeyFilter{}},
+	} {
+		err := f.CheckBulk(t.Context(), f.set(), b.Numbered(f.set()))
+		if _, ok := errors.AsType[*policy.InvalidError](err); !ok {
+			t.Errorf("%s: got %v, want an InvalidError", name, err)
+		}
+	}
+}
