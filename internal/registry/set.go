@@ -76,6 +76,27 @@ func (s *Store) baseOf(ctx context.Context, version int64, current *policy.Set) 
 	return nil, policy.ErrConflict
 }
 
+// Follows reports whether an edit that was made to a version of the policy set changes only
+// parts of it that nobody changed since, so that it may be made to the current set. edit
+// makes it, and returns false if it cannot.
+func (s *Store) Follows(ctx context.Context, version int64, current *policy.Set,
+	edit func(*policy.Set) bool) (bool, error) {
+	base, err := s.baseOf(ctx, version, current)
+	if errors.Is(err, policy.ErrConflict) {
+		return false, nil
+	}
+	if err != nil {
+		return false, editError(err)
+	}
+	next := *base
+	next.Plans, next.Routes = slices.Clone(base.Plans), slices.Clone(base.Routes)
+	if !edit(&next) {
+		return false, nil
+	}
+	_, err = merge(base, &next, current)
+	return err == nil, nil
+}
+
 // editSet replaces the policy set by what change returns for the current one. With
 // ErrConflict it returns the current set.
 func (s *Store) editSet(ctx context.Context, action string, edit Edit,

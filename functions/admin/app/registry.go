@@ -150,6 +150,12 @@ func (r *Registry) SavePolicy(
 	return saved, Noted(ctx, err)
 }
 
+// Follows is registry.Store.Follows.
+func (r *Registry) Follows(ctx context.Context, version int64, current *policy.Set,
+	edit func(*policy.Set) bool) (bool, error) {
+	return r.store.Follows(ctx, version, current, edit)
+}
+
 // Group is the current state of a group of keys.
 type Group struct {
 	Name     string

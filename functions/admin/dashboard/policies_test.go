@@ -68,16 +68,38 @@ func TestPlans(t *testing.T) {
 	s.Get("/policies/plans/x").Wants(t, http.StatusNotFound)
 }
 
-// An edit of an older version of the policies writes nothing and shows both changes.
-// Saving again overwrites the other one.
+// An edit of an older version of the policies is made if nobody changed its parts since.
+func TestPolicyParts(t *testing.T) {
+	s := sitetest.New(t).Login()
+	stale := s.Keys.Named("{policy#}")
+	s.Keys.Plan("theirs", sitetest.Per(77, time.Hour))
+	s.Keys.Save(func(set *policy.Set) {
+		set.Routes = append(set.Routes, sitetest.Route("chat", "", "POST /chat"))
+		set.Limits = append(set.Limits, sitetest.Limit("9 per minute, each address"))
+	})
+	s.Post("/policies/plans/1/edit", planOf(stale, "free", "20")).Wants(t, http.StatusSeeOther)
+	s.Post("/policies/plans/new", planOf(stale, "new", "30")).Wants(t, http.StatusSeeOther)
+	s.Post("/policies/routes", routeOf(stale, "", "chat", "/x")).Wants(t, http.StatusUnprocessableEntity)
+	set := s.Set()
+	if len(set.Plans) != 3 || len(set.Routes) != 1 || len(set.Limits) != 1 ||
+		!set.Plans[0].Limits[0].Equal(sitetest.Per(20, time.Minute)) {
+		t.Errorf("got %+v, want both edits", set)
+	}
+	s.Post("/policies/plans/1/edit", planOf(stale, "free", "30")).Wants(t, http.StatusConflict)
+	s.Post("/policies/plans/1/delete", fields("version", stale, "reason", "x")).Wants(t, http.StatusConflict)
+}
+
+// An edit of an older version of what others changed since writes nothing and shows both
+// changes. Saving again overwrites the other one.
 func TestPolicyConflict(t *testing.T) {
 	s := sitetest.New(t).Login()
 	stale := s.Keys.Named("{policy#}")
 	s.Keys.Plan("theirs", sitetest.Per(77, time.Hour))
+	s.Keys.Plan("free", sitetest.Per(77, time.Minute))
 	s.Post(
 		"/policies/plans/1/edit", planOf(stale, "free", "20"),
 	).Wants(t, http.StatusConflict, "<bdi>test</bdi> saved first", "plan theirs", "77 per hour",
-		"plan free: limits: 10 per 10 seconds → 20 per minute",
+		"plan free: limits: 77 per minute → 20 per minute",
 		`name="version" value="`+s.Keys.Named("{policy#}")+`"`,
 		">20 per minute</textarea>", "Overwrite with my changes")
 	if s.Keys.Written() != 0 {

@@ -125,6 +125,15 @@ func (d *pages) saveEdit(w http.ResponseWriter, r *http.Request, set *policy.Set
 	if form.Resumes(r) {
 		return d.renderEdit(w, r, http.StatusOK, set, e)
 	}
+	if e.version != set.Version {
+		follows, err := d.keys.Follows(r.Context(), e.version, set, e.form.apply)
+		if err != nil {
+			return page.Failed("read the policy of the form", err)
+		}
+		if follows { // what others saved since are other parts
+			e.version = set.Version
+		}
+	}
 	next := cloneSet(set)
 	exists := e.form.apply(next)
 	e.reason.CheckReason()
