@@ -150,7 +150,8 @@ func (s saveOptions) missing() error {
 }
 
 // save replaces the policies by next, or only returns the changes in a dry run, which fails
-// as the save would. If nothing differs, it succeeds whatever the version, so that a save can be repeated.
+// as the save would. If nothing differs, it succeeds whatever the version, so that a save
+// can be repeated.
 func (a *api) save(ctx context.Context, current *policy.Set, next policy.Set,
 	s saveOptions) (*rest.VersionedBody[Changes], error) {
 	out := rest.Versioned(current.Version,

@@ -17,11 +17,23 @@ import (
 	"tidegate/web/templates"
 )
 
-// marked is what a chart of calls marks: the changes of a key, and those of its plan.
+// marked is what a chart of calls marks: the changes of a key, and those of its plan and
+// group.
 type marked struct {
 	entries []changes.Entry // of the key
 	policy  int64           // version of the policy; 0 for no marks of it
 	plan    string          // name; empty for all changes of the policy
+	group   string          // of a key with a plan; may be empty
+}
+
+// concerns reports whether a change of a part of the policy, such as "plan free", is marked.
+func (m marked) concerns(part string) bool {
+	for kind, name := range map[string]string{"plan ": m.plan, "group ": m.group} {
+		if other, found := strings.CutPrefix(part, kind); m.plan != "" && found && other != name {
+			return false
+		}
+	}
+	return true
 }
 
 // drawCalls draws what was recorded of calls in a period, with marks. selectIn is the
@@ -30,9 +42,9 @@ func (d *dashboard) drawCalls(ctx context.Context, series records.Series, at cha
 	m marked) templates.TimeSeries {
 	s := chart.TimeSeries{ID: "calls", Title: "Calls, " + at.Words(), Series: series, Admitted: true,
 		SelectIn: selectIn}
-	s.Marks = d.marks(m.entries, "")
+	s.Marks = d.marks(m.entries, marked{})
 	if m.policy > 0 {
-		s.Marks = append(s.Marks, d.marks(d.History(ctx, app.PolicyRecord, m.policy), m.plan)...)
+		s.Marks = append(s.Marks, d.marks(d.History(ctx, app.PolicyRecord, m.policy), m)...)
 	}
 	s.Marks = slices.DeleteFunc(s.Marks, func(mark chart.TimeMark) bool {
 		return mark.At.Before(s.From) || at.Name == "" && !mark.At.Before(s.To)
@@ -41,19 +53,16 @@ func (d *dashboard) drawCalls(ctx context.Context, series records.Series, at cha
 	return s.View()
 }
 
-// marks returns a mark for each entry, with a link to it. With the name of a plan it omits
-// changes that concern other plans only.
-func (d *dashboard) marks(entries []changes.Entry, plan string) []chart.TimeMark {
+// marks returns a mark for each entry, with a link to it. It omits changes that concern
+// other plans or groups only.
+func (d *dashboard) marks(entries []changes.Entry, m marked) []chart.TimeMark {
 	var marks []chart.TimeMark
 	for _, e := range entries {
-		list := e.Changes
-		if plan != "" {
-			list = slices.DeleteFunc(slices.Clone(list), func(c templates.Change) bool {
-				return strings.HasPrefix(c.Of, "plan ") && c.Of != "plan "+plan
-			})
-			if len(list) == 0 {
-				continue
-			}
+		list := slices.DeleteFunc(slices.Clone(e.Changes), func(c templates.Change) bool {
+			return !m.concerns(c.Of)
+		})
+		if len(list) == 0 && m.plan != "" {
+			continue
 		}
 		e.Changes = list
 		marks = append(marks, chart.TimeMark{At: e.Time, Text: markText(e),

@@ -107,7 +107,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 		return templates.KeyPage{}, err
 	}
 	p.Chart = d.drawCalls(ctx, series, at, page.Address(row.Address, page.WithLive(nil, p.Live.Seconds)),
-		marked{recent, set.Version, s.Effective.Plan.Name})
+		marked{recent, set.Version, s.Effective.Plan.Name, k.Group})
 	p.Denials, p.AllDenials = denied.Rows, denied.All
 	p.Limits, p.Unused = wording.AllApplied(s, survey, denied.Latest)
 	diagnosis, err := app.Diagnose(ctx, d.Records, s, survey)

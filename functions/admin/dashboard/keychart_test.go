@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tidegate/functions/admin/dashboard/chart"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/records"
 	"tidegate/internal/testing/sitetest"
@@ -32,7 +33,15 @@ func TestKeyChart(t *testing.T) {
 	now := time.Now()
 	s.Keys.Server.SetTime(now)
 	s.Keys.Plan("other", sitetest.Per(5, time.Hour))
+	s.Keys.UpdateKey("acme", func(k *policy.Key) { k.Group = "ours" })
+	s.Keys.UpdateKey("bolt", func(k *policy.Key) { k.Group = "others" })
 	s.Keys.Save(func(set *policy.Set) { set.Plans[0].Limits[0].Requests = 12 })
+	for _, group := range []string{"others", "ours"} {
+		s.Keys.Save(func(set *policy.Set) {
+			set.GroupOverrides = map[string]policy.Override{group: {
+				Limits: []limits.Limit{sitetest.Per(7, time.Hour)}, Reason: "test"}}
+		})
+	}
 	s.Keys.UpdateKey("acme", func(k *policy.Key) { k.Tags = []string{"eu"} })
 	for range 3 {
 		denyAt(s, "acme", now.Add(-3*time.Minute), sampleDenial("12 per 10 seconds"))
@@ -58,12 +67,13 @@ func TestKeyChart(t *testing.T) {
 		}
 	}
 	if got := strings.Join(marks, "; "); got !=
-		"Plan free created; acme created; plan free: limits changed; tags changed" {
-		t.Errorf("got marks %q, want those of the plan and of the key", got)
+		"Plan free created; acme created; key.test of acme; plan free: limits changed; "+
+			"group ours: override changed; tags changed" {
+		t.Errorf("got marks %q, want those of the plan, of the group and of the key", got)
 	}
 	_, list, _ := strings.Cut(body, `<ol class="marks">`)
 	links := regexp.MustCompile(`<a href="(/audit\?[^"]*)">`).FindAllStringSubmatch(list, -1)
-	for i, want := range []string{"Plan", "acme", "plan free: limits", "tags"} {
+	for i, want := range []string{"Plan", "acme", "acme", "plan free: limits", "ours", "tags"} {
 		entry := s.Get(html.UnescapeString(links[i][1])).Wants(t, http.StatusOK, want).Body
 		if n := strings.Count(entry, "<time"); n == 0 {
 			t.Errorf("the link of mark %d leads to no entry", i+1)
