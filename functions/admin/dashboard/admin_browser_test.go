@@ -131,7 +131,11 @@ func adminPages() []pageState {
 			)
 		}},
 		{"plan conflict", "/policies/plans/2/edit", "409", func(v *sitetest.Visit) {
-			v.Keys.Plan("meanwhile", sitetest.Per(1000, time.Hour))
+			v.Keys.Save(func(set *policy.Set) {
+				for i := range set.Plans {
+					set.Plans[i].Limits = []limits.Limit{sitetest.Per(1000, time.Hour)}
+				}
+			})
 			v.Act(
 				typeIn("limits", "7 per minute"), typeIn("reason", "r"), send("save"),
 				chromedp.WaitVisible(chromedp.CSS(".conflict")),
