@@ -164,10 +164,10 @@ func (s *Stack) adminAlarms() []alarm {
 	log := "read the log group " + *s.logGroupName("admin")
 	return []alarm{
 		{
-			"AdminErrors", "The admin function fails, or Valkey does not take the log of changes. Checks go on " +
-				"with what they have.",
-			"open the dashboard: every page says what is wrong with the log. " + log + "; after a deployment, " +
-				"roll back.",
+			"AdminErrors", "The admin function fails, or Valkey does not take the log of changes. Checks " +
+				"go on with what they have.",
+			"open the dashboard: every page says what is wrong with the log. " + log +
+				"; after a deployment, roll back.",
 			ofFunction(s.admin, "Errors", "Sum"), 0, 1,
 		},
 		{

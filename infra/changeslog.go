@@ -45,7 +45,8 @@ func (s *Stack) newChangesLog() *changesLog {
 
 // deny denies everybody actions on changes: no change can be replaced or deleted.
 // Checkpoints can.
-func deny(bucket awss3.Bucket, sid string, conditions map[string]any, actions ...string) awsiam.PolicyStatement {
+func deny(bucket awss3.Bucket, sid string, conditions map[string]any,
+	actions ...string) awsiam.PolicyStatement {
 	props := &awsiam.PolicyStatementProps{
 		Sid: &sid, Effect: awsiam.Effect_DENY,
 		Principals: &[]awsiam.IPrincipal{awsiam.NewAnyPrincipal()},

@@ -75,8 +75,8 @@ func (p *Props) check() error {
 		"means %d nodes, and cidr=%s has room for %d: choose a larger range, such as 10.42.0.0/16",
 		p.nodes(), p.CIDR, p.room())
 	want(!bucketURL.MatchString(p.Identity.JWT.JWKSURL), "jwtJwksUrl",
-		p.Identity.JWT.JWKSURL, "must not be in S3: the network's way to S3 leads to the log of changes only. "+
-			"Use jwtJwks, or an address before the bucket")
+		p.Identity.JWT.JWKSURL, "must not be in S3: the network's way to S3 leads to the log of changes "+
+			"only. Use jwtJwks, or an address before the bucket")
 	p.Store.check(want)
 	if err := p.Identity.check(want); err != nil {
 		errs = append(errs, err)
