@@ -30,8 +30,8 @@ func TestContainers(t *testing.T) {
 		!strings.Contains(a.header.Get("RateLimit-Policy"), "q=1000") {
 		t.Errorf("a call after the edit: %s", a)
 	}
-	if a := d.send(http.MethodGet, "/audit/verify", nil); a.status != http.StatusOK ||
-		!strings.Contains(a.body, "entries are intact and in order") {
+	if a := d.send(http.MethodGet, "/audit?subject="+secret.ID(), nil); a.status != http.StatusOK ||
+		!strings.Contains(a.body, "a test") || !strings.Contains(a.body, "1,000 per hour") {
 		t.Errorf("the audit: %s", a)
 	}
 }
