@@ -42,7 +42,7 @@ func secretHash(t *testing.T) string {
 // key, acme.
 func newFunction(t *testing.T, variables ...string) lambda.Handler {
 	t.Helper()
-	client := storetest.Connect(t, valkeytest.Embedded(t))
+	client := storetest.Connect(t, valkeytest.Start(t))
 	c, err := readConfig(variables)
 	if err != nil {
 		t.Fatal(err)
