@@ -36,6 +36,7 @@ that it makes with -token. Prints the calls that it will make first.
 
   verify -rest URL -http URL -dashboard URL -key KEY [flags]
   verify -outputs FILE -key KEY [flags]
+  verify -stack NAME -key KEY [flags]   reads the stack's outputs with the AWS command line
   verify -log ADDRESS               reads a log of changes, s3://BUCKET[/PREFIX] or a folder:
                                     each change must be whole and have the hash of the one
                                     before; KEY_PEPPER is that of the functions
@@ -46,8 +47,7 @@ that it makes with -token. Prints the calls that it will make first.
                                     something could not be read
 
 VERIFY_KEY and VERIFY_TOKEN in the environment replace -key and -token, which other users
-of the machine can see. Uses the AWS command line, only to read, if it is on PATH and the
-stack's name is known. Exit status: 0 when everything is as expected, 1 when something
+of the machine can see. Exit status: 0 when everything is as expected, 1 when something
 differs, 2 for bad usage.
 `
 
@@ -62,17 +62,17 @@ func Run(ctx context.Context, args []string, getenv func(string) string, out, er
 	if err == nil && o.log != "" {
 		return verifyLog(ctx, o.log, getenv, out, errOut)
 	}
-	aws, _ := awscli.Find() // nil if there is none: the rows that need it are skipped
+	aws, _ := awscli.Find() // nil if there is none
 	if err == nil {
 		err = o.complete(ctx, aws)
 	}
 	if err != nil {
 		return cli.Refuse("verify", err, errOut)
 	}
-	return verify(ctx, newSession(o, aws), out, errOut)
+	return verify(ctx, newSession(o), out, errOut)
 }
 
-// verify runs all probes and writes the report. It returns the exit status.
+// verify makes all calls and writes the report. It returns the exit status.
 func verify(ctx context.Context, s *session, out, errOut io.Writer) int {
 	defer s.close()
 	out, errOut = s.redacted(out), s.redacted(errOut)
@@ -99,7 +99,6 @@ type options struct {
 	path, method, body    string // of the calls on both APIs
 	key, token            string
 	outputs, stack        string
-	throttle              bool
 	json                  string
 	log                   string
 	list                  bool
@@ -131,11 +130,7 @@ func (o *options) flags() *flag.FlagSet {
 		"`file` of cdk deploy --outputs-file: has the URLs that are not\n"+
 			"given, and the stack's name")
 	f.StringVar(&o.stack, "stack", "",
-		"`name` of the stack, for the rows that need the AWS command line;\n"+
-			"without any URL its outputs are read")
-	f.BoolVar(&o.throttle, "throttle", false,
-		"also make bursts of 1,000 and 100 calls, to check the throttles of\n"+
-			"API Gateway; they cost less than a cent")
+		"`name` of the stack whose outputs have the URLs, if none is given")
 	f.StringVar(&o.json, "json", "", "write the table to this `file` as JSON")
 	f.StringVar(&o.log, "log", "", "read the log of changes at this `address`, and nothing else")
 	f.BoolVar(&o.list, "list", false, "print every row")

@@ -41,8 +41,6 @@ func (r *report) with(v verdict) []string {
 	return ids
 }
 
-// Every row has a text in each column and an id of its own. It has a probe among probes
-// and a check, or neither if a person checks it. Every check has a row.
 // A script in a browser can read an answer that exposes the fields to its origin. No
 // browser accepts any origin together with credentials.
 func TestReadable(t *testing.T) {
@@ -60,12 +58,13 @@ func TestReadable(t *testing.T) {
 		h.Set("Access-Control-Allow-Origin", c.origin)
 		h.Set("Access-Control-Allow-Credentials", c.credentials)
 		h.Set("Access-Control-Expose-Headers", c.exposed)
-		if got := readable(evidence{answers: []answer{{header: h}}}); got.verdict != c.want {
+		if got := (answer{header: h}).readable(); got.verdict != c.want {
 			t.Errorf("%+v: got %+v", c, got)
 		}
 	}
 }
 
+// Every row has an id of its own, of a part or by hand, and a text in each column.
 func TestRows(t *testing.T) {
 	known := map[string]bool{}
 	for _, r := range rows {
@@ -75,19 +74,9 @@ func TestRows(t *testing.T) {
 			}
 		}
 		known[r.id] = true
-		if byHand := strings.HasPrefix(r.id, "hand-"); (r.check == nil) != byHand ||
-			slices.Contains(probes, r.probe) == byHand {
-			t.Errorf("%s: want a probe and a check, or neither for a row by hand", r.id)
-		}
-	}
-	for id := range checks {
-		if !known[id] {
-			t.Errorf("want row %s in rows.md", id)
-		}
-	}
-	for _, p := range probes {
-		if !slices.ContainsFunc(rows, func(r row) bool { return r.probe == p }) {
-			t.Errorf("probe %q: want a row that uses it", p.what)
+		name, _, _ := strings.Cut(r.id, "-")
+		if name != "hand" && !slices.ContainsFunc(parts, func(p part) bool { return p.name == name }) {
+			t.Errorf("%s: want the name of a part, or hand", r.id)
 		}
 	}
 	var out, errOut bytes.Buffer
@@ -97,83 +86,36 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// A row is skipped with the reason if its needs are not met.
+// Rows of an address that is not given are skipped with the reason, and so are those that
+// an earlier row's difference leaves without an answer.
 func TestSkips(t *testing.T) {
-	s := newSession(options{}, nil)
-	for need, reason := range map[need]string{
-		needREST: "-rest is not set", needHTTP: "-http is not set", needDashboard: "-dashboard is not set",
-		needToken: "-token is not set", needThrottle: "-throttle is not set", needAWS: "the stack is unknown",
-		needRESTID: "not a URL of execute-api", needHTTPID: "not a URL of execute-api",
-	} {
-		if got := s.missing(need); !strings.Contains(got, reason) {
-			t.Errorf("got %q, want %q", got, reason)
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	s := newSession(options{http: server.URL, key: "k"})
+	s.sleep = func(context.Context, time.Duration) {}
+	reasons := map[string]string{}
+	for _, row := range s.collect(t.Context(), io.Discard).Rows {
+		reasons[row.ID] = row.Reason
+	}
+	for _, r := range rows {
+		if _, judged := s.outcomes[r.id]; !judged && reasons[r.id] == "" {
+			t.Errorf("%s: want a reason", r.id)
+		}
+	}
+	for id := range s.outcomes {
+		if !slices.ContainsFunc(rows, func(r row) bool { return r.id == id }) {
+			t.Errorf("want row %s in rows.md", id)
+		}
+	}
+	for id, want := range map[string]string{"rest-429": "-rest is not set", "dash-401": "-dashboard is not set",
+		"edit-acts": "-rest is not set", "http-429-body": notReached, "hand-cost": byHand} {
+		if !strings.Contains(reasons[id], want) {
+			t.Errorf("%s: got %q, want %q", id, reasons[id], want)
 		}
 	}
 	const tooLarge = "the key's limit is 1000 per 10s"
 	if got := (quota{1000, 10 * time.Second}).reason(); !strings.Contains(got, tooLarge) {
 		t.Errorf("got %q, want %q", got, tooLarge)
-	}
-	e := evidence{answers: []answer{{status: http.StatusForbidden}}}
-	if o := onTrue429(retryAfter)(e); o.verdict != skipped ||
-		!strings.Contains(o.seen, "httpApiDeny=context") {
-		t.Errorf("denials of an HTTP API are 403: got %+v", o)
-	}
-}
-
-// What commands of the AWS CLI print passes if it is as expected, and else differs.
-func TestAWSOutputs(t *testing.T) {
-	const header = `"gatewayresponse.header.`
-	for id, c := range map[string]struct{ good, bad string }{
-		"stack":      {`"UPDATE_COMPLETE"`, `"UPDATE_ROLLBACK_COMPLETE"`},
-		"cache-user": {`"active"`, `"modifying"`},
-		"pepper":     {`"` + strings.Repeat("aB3d", 16) + `"`, `"{{resolve:secretsmanager:x}}"`},
-		"log-key":    {`[["/tidegate/dev/check", "arn:aws:kms:key"]]`, `[["/tidegate/dev/check", null]]`},
-		"log-lines": {`["{\"msg\":\"REPORT of nothing\"}"]`,
-			`["{\"time\":\"now\",\"type\":\"platform.start\"}"]`},
-		"rest-authorizer": {`[{"ttl": 0, "source": "context.accountId"}, {"ttl": 0, "source": ""}]`,
-			`[{"ttl": 300, "source": ""}]`},
-		"http-authorizer": {`[{"ttl": 0, "source": []}]`, `[{"ttl": 0, "source": ["$request.header.X-Api-Key"]}]`},
-		"rest-gateway-response": {`{` + header + `Retry-After": "context.authorizer.retryAfter",` +
-			header + `RateLimit": "context.authorizer.rateLimit",` +
-			header + `RateLimit-Policy": "context.authorizer.rateLimitPolicy"}`, `{}`},
-		"usage-plan": {`["Starting authorizer: a for request: 0-a", "Verifying Usage Plan for request: 0-a"]`,
-			`["Verifying Usage Plan for request: 0-a", "Starting authorizer: a for request: 0-a"]`},
-		"cache-metric": {`[["clusterId", "tidegate-dev"]]`, `[["CacheName", "tidegate-dev"]]`},
-		"alarm":        {`"OK"`, `"ALARM"`},
-	} {
-		for output, want := range map[string]verdict{c.good: ok, c.bad: differs} {
-			if o := checks[id].check(evidence{output: output}); o.verdict != want {
-				t.Errorf("%s: got %+v for %s, want %s", id, o, output, want)
-			}
-		}
-	}
-}
-
-// The AWS CLI gets commands that only read, with the API's region. A missing log group
-// skips its row.
-func TestAWSCommands(t *testing.T) {
-	ran := 0
-	const rest = "https://rest123.execute-api.eu-west-1.amazonaws.com/prod"
-	s := newSession(options{stack: "tidegate-dev", rest: rest},
-		func(_ context.Context, args ...string) ([]byte, error) {
-			ran++
-			verb, _, _ := strings.Cut(args[1], "-")
-			if !slices.Contains([]string{"describe", "get", "list", "filter"}, verb) ||
-				!slices.Equal(args[len(args)-2:], []string{"--region", "eu-west-1"}) {
-				t.Errorf("got command aws %q, want one that only reads, in the API's region", args)
-			}
-			return nil, errors.New("ResourceNotFoundException")
-		})
-	for _, p := range probes {
-		if p.commands > 0 {
-			p.run(t.Context(), s)
-		}
-	}
-	if ran < 10 {
-		t.Errorf("%d commands ran", ran)
-	}
-	if e := awsUsagePlan.run(t.Context(), s); !strings.Contains(e.reason, "writes no execution log") {
-		t.Errorf("got %+v, want the reason", e)
 	}
 }
 
@@ -199,9 +141,9 @@ func TestOverrideIsRemoved(t *testing.T) {
 					panic(http.ErrAbortHandler)
 				}
 			}))
-			s := newSession(options{rest: server.URL, dashboard: server.URL, token: "t"}, nil)
+			s := newSession(options{rest: server.URL, dashboard: server.URL, token: "t"})
 			s.keyID = "key-id"
-			editLimits(ctx, s)
+			s.editLimits(ctx)
 			server.Close() // waits for the handlers
 			if want := []string{http.MethodPut, http.MethodDelete}; !slices.Equal(edits, want) {
 				t.Errorf("got edits %q, want %q", edits, want)
@@ -222,7 +164,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "report.json")
 	var out, progress bytes.Buffer
 	s := newSession(options{rest: server.URL, http: server.URL, dashboard: server.URL, key: key, token: token,
-		json: file}, nil)
+		json: file})
 	s.sleep = func(context.Context, time.Duration) {}
 	code := verify(t.Context(), s, &out, &progress)
 	written, err := os.ReadFile(file)
@@ -245,7 +187,7 @@ func TestInterrupt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out, progress bytes.Buffer
-	code := verify(ctx, newSession(options{rest: "http://127.0.0.1:1"}, nil), &out, &progress)
+	code := verify(ctx, newSession(options{rest: "http://127.0.0.1:1"}), &out, &progress)
 	if code != somethingDiffers || !strings.Contains(progress.String(), "interrupted") || out.Len() > 0 {
 		t.Errorf("got exit status %d, want %d: %s%s", code, somethingDiffers, &progress, &out)
 	}
@@ -354,17 +296,5 @@ func TestSecretsFromTheEnvironment(t *testing.T) {
 		io.Discard)
 	if err != nil || o.key != "given" || o.token != "t" {
 		t.Errorf("%+v, %v", o, err)
-	}
-}
-
-// Only loopback addresses and the empty URL are local.
-func TestIsLocal(t *testing.T) {
-	for text, want := range map[string]bool{
-		"http://127.0.0.1:8080": true, "http://localhost:8080": true, "http://[::1]:80": true, "": true,
-		"https://api.example.com": false, "http://10.0.0.1": false,
-	} {
-		if isLocal(text) != want {
-			t.Errorf("isLocal(%q): got %t, want %t", text, !want, want)
-		}
 	}
 }

@@ -110,35 +110,6 @@ func (r *report) write(file string, secrets []string) error {
 	return nil
 }
 
-type verdict string
-
-// The verdicts.
-const (
-	ok      verdict = "ok"
-	differs verdict = "differs"
-	skipped verdict = "skipped"
-)
-
-// outcome is a verdict with the observation, or with the reason for skipping the row.
-type outcome struct {
-	verdict verdict
-	seen    string
-}
-
-func pass(seen string) outcome { return outcome{ok, seen} }
-
-func differ(seen string) outcome { return outcome{differs, seen} }
-
-func skip(reason string) outcome { return outcome{skipped, reason} }
-
-// judged returns a pass if good, and else a difference.
-func judged(good bool, seen string) outcome {
-	if good {
-		return pass(seen)
-	}
-	return differ(seen)
-}
-
 // secrets returns the strings that no output may contain.
 func (s *session) secrets() []string {
 	var all []string

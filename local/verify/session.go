@@ -4,23 +4,17 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net"
 	"net/http"
-	"net/url"
 	"regexp"
 	"strconv"
 	"sync/atomic"
 	"time"
-
-	"tidegate/internal/awscli"
 )
 
 // session makes the calls of one run. Its fields are set before the first call.
 type session struct {
 	options
-	local  bool // every URL is of this machine, without API Gateway's own quotas
 	client *http.Client
-	aws    awscli.Command // nil without the AWS CLI or a stack
 	now    func() time.Time
 	sleep  func(context.Context, time.Duration) // returns early if the context ends
 	began  time.Time
@@ -29,9 +23,17 @@ type session struct {
 	used   int             // calls with the key since the last wait for a new window
 	cached map[string]bool // by URL: whether the API caches the authorizer's results
 	keyID  string
+
+	outcomes map[string]outcome // by row
 }
 
-func newSession(o options, aws awscli.Command) *session {
+// row notes a row's outcome, and reports whether it is a pass.
+func (s *session) row(id string, o outcome) bool {
+	s.outcomes[id] = o
+	return o.verdict == ok
+}
+
+func newSession(o options) *session {
 	transport, ok := http.DefaultTransport.(*http.Transport)
 	if !ok {
 		transport = &http.Transport{}
@@ -40,33 +42,19 @@ func newSession(o options, aws awscli.Command) *session {
 	transport.DisableCompression = true // so that answers stay as they were sent
 	transport.MaxIdleConnsPerHost = burstWorkers
 	o.path, o.method = cmp.Or(o.path, examplePath), cmp.Or(o.method, http.MethodGet)
-	s := &session{
+	return &session{
 		options: o,
-		local:   isLocal(o.rest) && isLocal(o.http) && isLocal(o.dashboard),
 		client: &http.Client{
 			Transport:     transport,
 			Timeout:       callTimeout,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		now: time.Now, sleep: pause, began: time.Now(), quota: defaultQuota, cached: map[string]bool{},
+		outcomes: map[string]outcome{},
 	}
-	if o.stack != "" {
-		s.aws = aws
-	}
-	return s
 }
 
 func (s *session) close() { s.client.CloseIdleConnections() }
-
-// isLocal reports whether a URL is of this machine, or empty.
-func isLocal(text string) bool {
-	u, err := url.Parse(text)
-	if err != nil || u.Hostname() == "" || u.Hostname() == "localhost" {
-		return true
-	}
-	ip := net.ParseIP(u.Hostname())
-	return ip != nil && ip.IsLoopback()
-}
 
 // pause waits for a time. It returns early if ctx ends.
 func pause(ctx context.Context, d time.Duration) {

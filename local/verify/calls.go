@@ -1,0 +1,526 @@
+package verify
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"mime"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// part is what verify does at one address. Its rows begin with its name.
+type part struct {
+	name  string
+	calls int // at most
+	run   func(*session, context.Context)
+	// missing returns why the part is skipped; "" if it is not.
+	missing func(*session) string
+}
+
+// callsWithKey is the number of calls that callWithKey makes in a row.
+const callsWithKey = 4
+
+const (
+	burstWorkers = 10
+	burstTries   = 3
+	// maxToDenial bounds the calls of useUp.
+	maxToDenial = burstTries * (maxRequests + 1)
+)
+
+// parts run in this order. The first that calls with the key reads its limit.
+var parts = []part{
+	{"rest", 2*(callsWithKey+maxToDenial) + 8, (*session).callREST,
+		func(s *session) string { return unset("-rest", s.rest) }},
+	{"http", callsWithKey + maxToDenial + 7, (*session).callHTTP,
+		func(s *session) string { return unset("-http", s.http) }},
+	{"edit", 6, (*session).editLimits, func(s *session) string {
+		switch {
+		case s.rest == "" || s.dashboard == "":
+			return unset("-rest", s.rest) + unset("-dashboard", s.dashboard)
+		case s.token == "":
+			return "-token is not set: it needs scope write, to edit the key's limit"
+		}
+		return ""
+	}},
+	{"dash", 7, (*session).callDashboard,
+		func(s *session) string { return unset("-dashboard", s.dashboard) }},
+}
+
+func unset(flag, value string) string {
+	if value == "" {
+		return flag + " is not set"
+	}
+	return ""
+}
+
+// announce prints the planned calls.
+func (s *session) announce(w io.Writer) {
+	calls := 0
+	for _, p := range parts {
+		if p.missing(s) == "" {
+			calls += p.calls
+		}
+	}
+	_, _ = fmt.Fprintf(w, "verify makes at most %d HTTP calls.\n", calls)
+	if s.token != "" {
+		_, _ = fmt.Fprintln(w,
+			"It sets and removes an override of the key. The audit keeps both edits.")
+	}
+	_, _ = fmt.Fprintf(w, "Calls with the key reach the backend of %s %s, until its limit denies them.\n",
+		s.method, s.path)
+	_, _ = fmt.Fprint(w, "It uses up the key's limit several times, and waits until it is restored.\n\n")
+}
+
+// Reasons for skipping rows.
+const (
+	byHand     = "by hand: see -list"
+	notReached = "an earlier row differs or is skipped: see it"
+)
+
+// collect runs the parts and reports every row.
+func (s *session) collect(ctx context.Context, progress io.Writer) *report {
+	skips := map[string]string{"hand": byHand}
+	for _, p := range parts {
+		if skips[p.name] = p.missing(s); skips[p.name] != "" || ctx.Err() != nil {
+			continue
+		}
+		skips[p.name] = notReached
+		began := s.now()
+		p.run(s, ctx)
+		_, _ = fmt.Fprintf(progress, "  %-8s %5.1f s\n", p.name, s.now().Sub(began).Seconds())
+	}
+	r := &report{
+		Began: s.began.UTC(), Calls: s.calls.Load(), REST: s.rest, HTTP: s.http, Dashboard: s.dashboard,
+	}
+	for _, row := range rows {
+		o, judged := s.outcomes[row.id]
+		if !judged {
+			name, _, _ := strings.Cut(row.id, "-")
+			o = skip(skips[name])
+		}
+		r.add(row, o)
+	}
+	return r
+}
+
+// someOrigin is the origin of another site.
+const someOrigin = "https://verify.example"
+
+// Calls without a valid credential.
+var (
+	asBrowser = call{header: map[string]string{"Origin": someOrigin}}
+	badKey    = call{header: map[string]string{"X-Api-Key": "tg_verify_wrong"}}
+	large     = call{header: map[string]string{"A": strings.Repeat("a", 11_000)}}
+	preflight = call{method: http.MethodOptions, header: map[string]string{
+		"Origin":                         someOrigin,
+		"Access-Control-Request-Headers": "x-api-key",
+	}}
+)
+
+func (s *session) callREST(ctx context.Context) {
+	if first, later := s.callWithKey(ctx, "rest", s.rest); first.status == http.StatusOK {
+		s.row("rest-decided", first.notDegraded())
+		s.row("rest-latency", timely(first, later))
+		s.row("rest-context", first.hasContext(false))
+	}
+	s.row("rest-headers", s.open(ctx, s.rest, large).is(http.StatusRequestHeaderFieldsTooLarge))
+	s.row("rest-401-wrong", s.open(ctx, s.rest, badKey).is(http.StatusUnauthorized))
+	ask := s.open(ctx, s.rest, preflight)
+	s.row("rest-preflight", all(ask.is(http.StatusOK, http.StatusNoContent), ask.allowsKey()))
+	open := s.open(ctx, s.rest, asBrowser)
+	if s.row("rest-401", open.is(http.StatusUnauthorized)) {
+		s.row("rest-401-authenticate", open.has("WWW-Authenticate", bearer))
+		s.row("rest-401-body", all(open.has("Content-Type", problemJSON), open.hasProblem(false)))
+		s.row("rest-401-cors", open.readable())
+	}
+	if s.examplePaths("rest-path", "rest-long-path", "rest-long-arn") {
+		s.callPath(ctx, "rest-path", s.rest)
+		s.row("rest-long-path", s.below(ctx, s.rest, long(1_000)).is(http.StatusOK))
+		s.row("rest-long-arn", s.below(ctx, s.rest, long(1_700)).is(http.StatusRequestURITooLong))
+	}
+	over, usable := s.useUp(ctx, "rest-429", s.rest)
+	if !usable || !s.row("rest-429", over.is(tooMany)) {
+		return
+	}
+	s.row("rest-429-retry-after", over.waits(s.quota))
+	s.row("rest-429-fields", over.hasFields(usedUp))
+	s.row("rest-429-type", over.has("Content-Type", problemJSON))
+	s.row("rest-429-body", over.hasProblem(true))
+	s.row("rest-429-cors", over.readable())
+	s.callAgain(ctx)
+}
+
+func (s *session) callHTTP(ctx context.Context) {
+	if first, _ := s.callWithKey(ctx, "http", s.http); first.status == http.StatusOK {
+		s.row("http-context", first.hasContext(true))
+		s.row("http-cors", first.readable())
+	}
+	s.row("http-headers", s.open(ctx, s.http, large).is(http.StatusRequestHeaderFieldsTooLarge))
+	s.row("http-403-wrong", s.open(ctx, s.http, badKey).is(http.StatusForbidden))
+	ask := s.open(ctx, s.http, preflight)
+	s.row("http-preflight", all(ask.is(http.StatusOK, http.StatusNoContent), ask.allowsKey()))
+	open := s.open(ctx, s.http, asBrowser)
+	if s.row("http-403", open.is(http.StatusForbidden)) {
+		s.row("http-403-cors", open.readableOrNot())
+	}
+	if s.examplePaths("http-path") {
+		s.callPath(ctx, "http-path", s.http)
+	}
+	over, usable := s.useUp(ctx, "http-over", s.http)
+	if !usable || !s.row("http-over", over.is(http.StatusForbidden, tooMany)) {
+		return
+	}
+	if over.status == http.StatusForbidden { // valid too, and without fields
+		for _, id := range []string{"retry-after", "body", "fields", "cors"} {
+			s.row("http-429-"+id, skip("denials are 403: set HTTP_API_DENY=context for a true 429"))
+		}
+		return
+	}
+	s.row("http-429-retry-after", over.waits(s.quota))
+	s.row("http-429-body", all(over.has("Content-Type", problemJSON), over.hasProblem(false)))
+	s.row("http-429-fields", over.hasFields(usedUp))
+	s.row("http-429-cors", over.readable())
+}
+
+func long(n int) string { return "/" + strings.Repeat("l", n) }
+
+// open makes a call without the key on the path, with the method and the body of the
+// flags. A preflight asks for them.
+func (s *session) open(ctx context.Context, base string, c call) answer {
+	c.url = base + s.path
+	if c.method == http.MethodOptions {
+		c.header = maps.Clone(c.header)
+		c.header["Access-Control-Request-Method"] = s.method
+	} else {
+		c.method, c.body = s.method, s.body
+	}
+	return s.do(ctx, c)
+}
+
+// below makes one call with the key, to a path below the path.
+func (s *session) below(ctx context.Context, base, path string) answer {
+	s.makeRoom(ctx, 1)
+	return s.withKeyAt(ctx, base+s.path+path)
+}
+
+// examplePaths reports whether the backend takes paths below the path. If it need not,
+// the rows are skipped.
+func (s *session) examplePaths(rows ...string) bool {
+	for _, id := range rows {
+		if s.path != examplePath {
+			s.row(id, skip("-path is set: its backend need not take other paths"))
+		}
+	}
+	return s.path == examplePath
+}
+
+func (s *session) callPath(ctx context.Context, id, base string) {
+	a := s.below(ctx, base, "/a%20b")
+	s.row(id, all(a.is(http.StatusOK), a.pathEndsIn("/verify/a%20b", "/verify/a b")))
+}
+
+// callWithKey makes callsWithKey calls in a row with the key, reads its limit, and fills
+// the rows of both APIs. If the first call is denied, since an earlier run used up the
+// limit, it waits and begins again.
+func (s *session) callWithKey(ctx context.Context, api, base string) (first answer, later []answer) {
+	s.makeRoom(ctx, callsWithKey)
+	first = s.withKey(ctx, base)
+	if wait, denied := first.wait(); denied && wait <= maxWindow {
+		s.sleep(ctx, wait)
+		first = s.withKey(ctx, base)
+	}
+	if !s.row(api+"-allowed", first.is(http.StatusOK)) {
+		return first, nil
+	}
+	s.readKeyLimit(first)
+	for range callsWithKey - 1 {
+		later = append(later, s.withKey(ctx, base))
+	}
+	fell, known, seen := remainingFalls(slices.Concat([]answer{first}, later))
+	s.cached[base] = known && !fell
+	if known {
+		s.row(api+"-counts", judged(fell, seen))
+	} else {
+		s.row(api+"-counts", skip("no answer has the remaining calls"))
+	}
+	s.row(api+"-fields", first.hasFields(rateLimit))
+	return first, later
+}
+
+const slowest = 10 * time.Second // an HTTP API's time-out for its authorizer
+
+// timely expects that every answer came in time.
+func timely(first answer, later []answer) outcome {
+	worst := first.took
+	seen := fmt.Sprintf("first %s", first.took.Round(time.Millisecond))
+	for _, a := range later {
+		worst = max(worst, a.took)
+		seen += fmt.Sprintf(", %s", a.took.Round(time.Millisecond))
+	}
+	return judged(worst <= slowest, seen)
+}
+
+// wait returns the time to wait after a denial, and whether the answer may be a denial.
+// An HTTP API's 403 may be one, and has no Retry-After.
+func (a answer) wait() (time.Duration, bool) {
+	seconds, err := strconv.Atoi(a.header.Get("Retry-After"))
+	switch {
+	case a.status == tooMany && err == nil:
+		return time.Duration(seconds) * time.Second, true
+	case a.status == tooMany, a.status == http.StatusForbidden:
+		return defaultQuota.window + time.Second, true
+	}
+	return 0, false
+}
+
+// usable reports whether the key's limit can be checked on an API. If it cannot, the row
+// says why.
+func (s *session) usable(id, base string) bool {
+	reason := s.quota.reason()
+	if s.cached[base] {
+		reason = "the API caches the authorizer's results: see the row on counting"
+	}
+	if reason != "" {
+		s.row(id, skip(reason))
+	}
+	return reason == ""
+}
+
+// callAgain waits for a denial's Retry-After, and calls again.
+func (s *session) callAgain(ctx context.Context) {
+	s.used = s.quota.requests // still used up
+	denied := s.withKey(ctx, s.rest)
+	if denied.status == http.StatusOK { // the window has passed
+		denied, _ = s.useUp(ctx, "rest-again", s.rest)
+	}
+	seconds, err := strconv.Atoi(denied.header.Get("Retry-After"))
+	wait := time.Duration(seconds) * time.Second
+	if denied.status != tooMany || err != nil || wait > maxWindow {
+		s.row("rest-again", skip("there was no denial with a Retry-After of at most a minute"))
+		return
+	}
+	s.sleep(ctx, wait)
+	s.row("rest-again", s.withKey(ctx, s.rest).is(http.StatusOK))
+}
+
+// useUp makes calls with the key until one is denied. It returns the denial, or the last
+// answer if no call was denied.
+func (s *session) useUp(ctx context.Context, id, base string) (last answer, usable bool) {
+	if !s.usable(id, base) {
+		return answer{}, false
+	}
+	for range burstTries {
+		s.makeRoom(ctx, s.quota.requests)
+		began := s.now()
+		last = s.burst(ctx, s.quota.requests+1, func() answer { return s.withKey(ctx, base) })
+		if last.err != nil || last.status != http.StatusOK || s.now().Sub(began) < s.quota.window {
+			break // else the calls took longer than the window
+		}
+	}
+	return last, true
+}
+
+// burst makes up to n calls, burstWorkers at a time, and stops at the first status that
+// is not 200. It returns that answer, or the last one.
+func (s *session) burst(ctx context.Context, n int, do func() answer) answer {
+	var (
+		lock  sync.Mutex
+		group sync.WaitGroup
+		last  answer
+		left  = n
+		ended bool
+	)
+	next := func() bool {
+		lock.Lock()
+		defer lock.Unlock()
+		left--
+		return left >= 0 && !ended && ctx.Err() == nil
+	}
+	for range min(burstWorkers, n) {
+		group.Go(func() {
+			for next() {
+				a := do()
+				lock.Lock()
+				if !ended {
+					last, ended = a, a.err != nil || a.status != http.StatusOK
+				}
+				lock.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	return last
+}
+
+// Bounds of the override.
+const (
+	overrideLife = 5 * time.Minute // after which it expires, if verify is killed
+	cleanUpLimit = 30 * time.Second
+)
+
+// editLimits raises the key's limit by one with an override and calls. Then it removes
+// the override and calls again.
+func (s *session) editLimits(ctx context.Context) {
+	if s.keyID == "" {
+		s.row("edit-acts", skip("the backend does not return the key's id, as the example's backend does"))
+		return
+	}
+	if !s.usable("edit-acts", s.rest) {
+		return
+	}
+	key := s.api(ctx, call{url: "/keys/" + s.keyID})
+	switch {
+	case key.err != nil || key.status != http.StatusOK:
+		s.row("edit-acts", skip(fmt.Sprintf("the API answered %d for the key", key.status)))
+		return
+	case strings.Contains(key.body, `"override"`):
+		s.row("edit-acts", skip("the key has an override, which verify would replace"))
+		return
+	}
+	s.makeRoom(ctx, 2)
+	s.rowOfLimit(ctx, "edit-acts", s.override(ctx, key.header.Get("ETag")),
+		quota{s.quota.requests + 1, s.quota.window})
+	s.rowOfLimit(ctx, "edit-ends", s.endOverride(ctx), s.quota)
+}
+
+// rowOfLimit calls after an edit, and expects the limit.
+func (s *session) rowOfLimit(ctx context.Context, id string, edit error, want quota) {
+	if edit != nil {
+		s.row(id, differ(edit.Error()))
+		return
+	}
+	a := s.withKey(ctx, s.rest)
+	if a.err != nil {
+		s.row(id, a.is(http.StatusOK))
+		return
+	}
+	got, found := parseQuota(a.policy())
+	s.row(id, judged(found && got == want, a.policy()))
+}
+
+func (s *session) override(ctx context.Context, etag string) error {
+	body, err := json.Marshal(map[string]any{
+		"limits": []map[string]any{{"requests": s.quota.requests + 1, "window": s.quota.window.String()}},
+		"until":  time.Now().Add(overrideLife).UTC().Format(time.RFC3339),
+		"reason": "verify",
+	})
+	if err != nil {
+		return err
+	}
+	saved := s.api(ctx, call{method: http.MethodPut, url: "/keys/" + s.keyID + "/override",
+		body:   string(body),
+		header: map[string]string{"If-Match": etag, "Content-Type": "application/json"}})
+	return saved.refused("set the override")
+}
+
+// endOverride removes the override, even if verify is interrupted.
+func (s *session) endOverride(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpLimit)
+	defer cancel()
+	ended := s.api(ctx, call{method: http.MethodDelete, url: "/keys/" + s.keyID + "/override?reason=verify",
+		header: map[string]string{"If-Match": "*"}})
+	if ended.status == http.StatusNotFound {
+		return nil // it was not set
+	}
+	return ended.refused("remove the override")
+}
+
+// refused returns an error if the answer is not 200. what is the action that failed.
+func (a answer) refused(what string) error {
+	if a.err == nil && a.status != http.StatusOK {
+		return fmt.Errorf("%s: the API answered %d", what, a.status)
+	}
+	return a.err
+}
+
+// api calls the JSON API with the token.
+func (s *session) api(ctx context.Context, c call) answer {
+	if c.header == nil {
+		c.header = map[string]string{}
+	}
+	c.header["Authorization"] = "Bearer " + s.token
+	c.url = s.dashboard + "/api/v1" + c.url
+	return s.do(ctx, c)
+}
+
+func (s *session) callDashboard(ctx context.Context) {
+	s.row("dash-redirect", redirects(s.get(ctx, s.dashboard+"/"), s.dashboard))
+	login := s.get(ctx, s.dashboard+"/login") // sets a cookie and needs no session
+	if s.row("dash-login", all(login.is(http.StatusOK), login.has("Content-Type", `text/html(;.*)?`))) {
+		s.row("dash-cookie", login.hasCookie())
+		s.row("dash-static", s.styleSheet(ctx, login))
+	}
+	health := s.get(ctx, s.dashboard+"/healthz")
+	s.row("dash-health", all(health.is(http.StatusOK),
+		judged(strings.Contains(health.body, "store ready"), strings.TrimSpace(excerpt(health.body)))))
+	api := s.get(ctx, s.dashboard+"/api/v1/me")
+	s.row("dash-401", all(api.is(http.StatusUnauthorized), api.has("WWW-Authenticate", bearer),
+		api.has("Content-Type", problemJSON), api.hasProblem(false)))
+	if s.token == "" {
+		s.row("dash-token", skip("-token is not set"))
+		return
+	}
+	s.row("dash-token", s.api(ctx, call{url: "/me"}).is(http.StatusOK))
+}
+
+// redirects expects a redirect to the login page below the dashboard's base path.
+func redirects(a answer, dashboard string) outcome {
+	location := a.header.Get("Location")
+	target, _, _ := strings.Cut(location, "?")
+	here, err := url.Parse(dashboard)
+	good := err == nil && (target == here.Path+"/login" || target == dashboard+"/login")
+	return all(a.is(http.StatusSeeOther), judged(good, location))
+}
+
+func (a answer) hasCookie() outcome {
+	response := http.Response{Header: a.header}
+	cookies := response.Cookies()
+	if len(cookies) == 0 {
+		return differ("no cookie")
+	}
+	for _, c := range cookies {
+		if !c.Secure || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode {
+			return differ(fmt.Sprintf("%s: Secure %t, HttpOnly %t, SameSite=Lax %t",
+				c.Name, c.Secure, c.HttpOnly, c.SameSite == http.SameSiteLaxMode))
+		}
+	}
+	return pass(cookies[0].Name)
+}
+
+var styleLink = regexp.MustCompile(`<link[^>]*href="([^"]+\.css)"`)
+
+// styleSheet requests the first style sheet of a page compressed, as a browser does.
+func (s *session) styleSheet(ctx context.Context, page answer) outcome {
+	link := styleLink.FindStringSubmatch(page.body)
+	here, err := url.Parse(s.dashboard + "/login")
+	if link == nil || err != nil {
+		return differ("the login page names no style sheet")
+	}
+	target, err := here.Parse(link[1])
+	if err != nil {
+		return differ(err.Error())
+	}
+	a := s.do(ctx, call{url: target.String(), header: map[string]string{"Accept-Encoding": "gzip"}})
+	kind, _, _ := mime.ParseMediaType(a.header.Get("Content-Type"))
+	encoding := a.header.Get("Content-Encoding")
+	seen := fmt.Sprintf("%s, Content-Encoding %q, %d bytes", kind, encoding, len(a.body))
+	r, err := gzip.NewReader(bytes.NewReader([]byte(a.body)))
+	if err == nil {
+		_, err = io.Copy(io.Discard, io.LimitReader(r, maxAnswer))
+	}
+	if err != nil {
+		seen += ": " + err.Error()
+	}
+	return all(a.is(http.StatusOK), judged(kind == "text/css" && encoding == "gzip" && err == nil, seen))
+}
