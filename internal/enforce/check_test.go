@@ -78,7 +78,8 @@ func TestLimitsHold(t *testing.T) {
 // A call that a shared limit denies is in no count.
 func TestDeniedCallsLeaveNoTrace(t *testing.T) {
 	w := newWorld(t, valkeytest.Start(t))
-	w.plan("free", "5 per hour", "2 per hour, together", "3 per hour, on POST /a, each group")
+	w.plan("free", "5 per hour", "5 per day, token bucket", "2 per hour, together",
+		"3 per hour, on POST /a, each group")
 	w.key("one", "free", func(k *policy.Key) { k.Group = "acme" })
 	w.passes("one", "POST /a", 6, 2)
 	for name, states := range map[string][]LimitState{

@@ -49,7 +49,10 @@ var faults = []struct{ name, text, instead string }{
 		"if size ~= SMALL and began > now then now = began end"},
 	{"a shadow limit counts what it denies", "passed and (fits or mode % 16 < 8)", "passed"},
 	{"an owed cost denies one of 0", "cost <= left or cost == 0\n", "cost <= left\n"},
-	{"a bucket gives back what has drained", "min(cost - drained, held)", "min(cost, held)"},
+	{"a refund loses the rest of a bucket's token", "count - (cost - drained), parts + rest",
+		"count - (cost - drained), 0"},
+	{"a bucket gives back what has drained", "local drained, rest = muldiv((last - at) % window, n, window)",
+		"local drained, rest = 0, 0"},
 }
 
 // The list of calls finds each fault when it is planted in the scripts.

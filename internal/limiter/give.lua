@@ -52,13 +52,15 @@ for k = from, #KEYS do
     local _, last, _, first, start, previous, parts, count = unpack('>I1I7I6I7I7I5I6I5', text)
     if at < first or at > last or first <= reset then
       -- another call's
-    elseif kind == 2 then -- all that drained since may have been this call's
-      local _, _, _, _, held = roll(text, kind, n)
-      local drained, rest = muldiv((now - at) % window, n, window)
-      drained = drained + min(floor((now - at) / window), cost) * n
-      if rest > 0 then drained = drained + 1 end
-      given = max(0, min(cost - drained, held))
-      count = count - given
+    elseif kind == 2 then -- what drained before the latest call may have been this call's
+      local drained, rest = muldiv((last - at) % window, n, window)
+      drained = drained + min(floor((last - at) / window), cost) * n
+      if cost > drained then
+        given = min(cost - drained, parts > 0 and count + 1 or count)
+        count, parts = count - (cost - drained), parts + rest
+        if parts >= window then count, parts = count + 1, parts - window end
+        if count < 0 then count, parts = 0, 0 end
+      end
     elseif at >= start then
       given = min(cost, count)
       count = count - given

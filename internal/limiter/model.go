@@ -292,21 +292,29 @@ func (c *small) add(s *State, cost, now, reset int64) {
 }
 
 // give gives back cost of the call made at an instant, and returns what it gave back.
-func (c *small) give(s *State, cost, at, now, reset int64) int64 {
+func (c *small) give(s *State, cost, at, reset int64) int64 {
 	if at < c.first || at > c.last || c.first <= reset {
 		return 0
 	}
 	switch s.Algorithm {
-	case TokenBucket: // all that drained since may have been this call's
-		p := *c
-		p.roll(s, now, reset)
-		drained, rest := muldiv((now-at)%s.Window, s.Number, s.Window)
-		drained += min((now-at)/s.Window, cost) * s.Number
-		if rest > 0 {
-			drained++
+	case TokenBucket: // what drained before the latest call may have been this call's
+		drained, rest := muldiv((c.last-at)%s.Window, s.Number, s.Window)
+		drained += min((c.last-at)/s.Window, cost) * s.Number
+		if cost <= drained {
+			return 0
 		}
-		cost = max(0, min(cost-drained, p.count))
-		c.count -= cost
+		held := c.count
+		if c.parts > 0 {
+			held++
+		}
+		c.count, c.parts = c.count-(cost-drained), c.parts+rest
+		if c.parts >= s.Window {
+			c.count, c.parts = c.count+1, c.parts-s.Window
+		}
+		if c.count < 0 {
+			c.count, c.parts = 0, 0
+		}
+		return min(cost-drained, held)
 	case Counter:
 		start := c.last - c.last%s.Window
 		switch {
@@ -469,7 +477,7 @@ func (m *Model) give(s Settlement, clock int64) []int64 {
 		} else if l, ok := p.(*log); ok && s.At > s.Reset {
 			reply[i] = l.give(-c.By, s.At)
 		} else if small, ok := p.(*small); ok && s.At > s.Reset {
-			reply[i] = small.give(&c.State, -c.By, s.At, now, s.Reset)
+			reply[i] = small.give(&c.State, -c.By, s.At, s.Reset)
 		}
 	}
 	return reply

@@ -532,7 +532,7 @@ func (o *oracle) settled(c *call, s Settlement, reply []int64, clock int64) {
 			fail("%s gave back %d of a call that it does not count", change.Key, got)
 		}
 		if id.algorithm == TokenBucket {
-			o.drained(l, change, s.At, now, asked, got)
+			o.drained(l, change, s.At, clock, asked, got)
 			continue
 		}
 		known := slices.Contains(l.events, e) && o.known(e, clock)
@@ -573,19 +573,17 @@ func (o *oracle) charge(id ledgerID, l *ledger, c Change, low, high, clock int64
 	l.events = append(l.events, &event{low, high, c.By, low + c.Window})
 }
 
-// drained checks what a token bucket gave back: what cannot have drained since the call.
-func (o *oracle) drained(l *ledger, c Change, at, now, asked, got int64) {
-	used, _ := o.usedSmall(ledgerID{algorithm: TokenBucket,
-		window: time.Duration(c.Window) * time.Microsecond}, l, c.Number, max(now, l.last))
-	drained := (max(0, max(now, l.last)-at)*c.Number + c.Window - 1) / c.Window
-	right := max(0, min(asked-drained, used/c.Window))
-	if at <= o.reset || at < l.first {
+// drained checks what a token bucket gave back: what cannot have drained from the call to
+// the latest one, rounded up.
+func (o *oracle) drained(l *ledger, c Change, at, clock, asked, got int64) {
+	right := max(0, min(asked*c.Window-max(0, l.last-at)*c.Number, l.level))
+	if at <= o.reset || at < l.first || clock-l.last >= 2*c.Window {
 		right = 0
 	}
-	if got != right && !o.back {
-		fail("%s gave back %d of %d, right is %d", c.Key, got, asked, right)
+	if rounded := (right + c.Window - 1) / c.Window; got != rounded && !o.back {
+		fail("%s gave back %d of %d, right is %d", c.Key, got, asked, rounded)
 	}
-	l.level -= got * c.Window
+	l.level -= right
 }
 
 func (c *call) idOf(key string) ledgerID {
