@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -14,6 +15,7 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
+	"tidegate/internal/testing/tier"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -60,6 +62,7 @@ type asked struct {
 	cost     int64
 	settles  bool
 	setter   string
+	plan     string         // that set it
 	billing  limits.Billing // of whom it counts
 }
 
@@ -79,7 +82,7 @@ func (a *asked) list() string {
 func (a *asked) plain() string {
 	switch a.Algorithm {
 	case limiter.TokenBucket:
-		return fmt.Sprint(a.identity, " bucket ", a.Window, " ", a.setter)
+		return fmt.Sprint(a.identity, " bucket ", a.Window, " ", a.setter, a.plan)
 	case limiter.Counter:
 		return fmt.Sprint(a.identity, " counter ", a.Window)
 	case limiter.FixedWindow:
@@ -110,7 +113,8 @@ var requests = []request{
 
 // patternOf has the pattern of the route search that each of its calls falls under.
 var patternOf = map[string]string{"GET /search": "GET /search", "GET /find/x": "GET /find/{q}",
-	"GET /find/y": "GET /find/{q}"}
+	"GET /find/y": "GET /find/{q}",
+	"POST /items/a": "POST /items/{item}", "POST /items/b": "POST /items/{item}"}
 
 // costs has what calls of routes cost by unit.
 var costs = map[string]map[string]int64{
@@ -124,13 +128,16 @@ type history struct {
 	random *rand.Rand
 	log    []string
 	open   []settleable
+	since  crossings
 }
 
 type settleable struct {
-	text  string
-	call  int
-	asked []asked
-	key   string
+	text   string
+	call   int
+	asked  []asked
+	key    string
+	caller []string // its features, at the call
+	events []string // since the call
 }
 
 func (h *history) say(format string, args ...any) {
@@ -154,15 +161,15 @@ func (h *history) limit(inPolicy, override bool) string {
 		if !override && r.IntN(2) == 0 {
 			who = ", each {item}"
 		}
-	case on == ", on search" && r.IntN(3) == 0:
+	case (on == ", on search" || on == ", on items") && r.IntN(3) == 0:
 		who = ", each caller and pattern"
 	}
 	if inPolicy && who == "" {
 		who = ", each caller"
 	}
 	window := pick(r, "12 hours", "24 hours", "40 days")
-	text := fmt.Sprintf("%d%s per %s%s%s", 5+r.IntN(20), unit, window, strings.ReplaceAll(on, "/chat/",
-		"/chat/x"), who)
+	text := fmt.Sprintf("%d%s per %s%s%s", 5+r.IntN(pick(r, 20, 100)), unit, window,
+		strings.ReplaceAll(on, "/chat/", "/chat/x"), who)
 	if own := who == "" || who == ", each caller"; own && r.IntN(6) == 0 {
 		return text + ", denied calls count" + pick(r, "", "", ", shadow")
 	}
@@ -174,61 +181,101 @@ func (h *history) limit(inPolicy, override bool) string {
 	if r.IntN(8) == 0 && (strings.Contains(who, "caller") || strings.Contains(who, "group") || who == "") {
 		text = strings.Replace(text, window, "billing month", 1)
 	} else {
-		text += pick(r, "", "", "", "", ", counter", ", fixed window")
+		text += pick(r, "", "", "", ", counter", ", fixed window", ", token bucket")
 	}
 	return text + pick(r, "", "", "", ", shadow")
 }
 
+// lifting returns a word of an override that lifts limits.
+func (h *history) lifting() string {
+	return pick(h.random, "no limit", "no limit calls", "no limit at once") +
+		pick(h.random, "", "", ", on search", ", on chat", ", except search")
+}
+
+// unnumbered returns a limit without its number and its mark of shadow.
+func unnumbered(text string) string {
+	_, rest, _ := strings.Cut(strings.TrimSuffix(text, ", shadow"), " ")
+	return rest
+}
+
 func (h *history) list(n int, inPolicy, override bool) []string {
 	var texts []string
+	if override && h.random.IntN(3) == 0 {
+		texts = append(texts, h.lifting())
+	}
 	for range h.random.IntN(n + 1) {
 		text := h.limit(inPolicy, override)
-		if !slices.Contains(texts, text) {
-			texts = append(texts, text)
+		if slices.Contains(texts, text) || strings.Contains(text, "bucket") && slices.ContainsFunc(texts,
+			func(other string) bool { return unnumbered(other) == unnumbered(text) }) {
+			continue // a second bucket of the same calls is refused
 		}
+		texts = append(texts, text)
 	}
 	return texts
 }
 
 // edit changes the policy or a key.
-func (h *history) edit() {
+func (h *history) edit() { h.change(h.random.IntN(11), pick(h.random, "one", "two", "three")) }
+
+// between makes changes that concern one of the open calls, and settles it.
+func (h *history) between() error {
+	if len(h.open) == 0 {
+		return nil
+	}
+	i := h.random.IntN(len(h.open))
+	for _, n := range pick(h.random, []int{}, []int{0}, []int{1}, []int{2}, []int{3}, []int{3, 4}, []int{5},
+		[]int{6}, []int{8}, []int{5, 9}, []int{5, 9, 10}) {
+		h.change(n, h.open[i].key)
+	}
+	return h.settle(i)
+}
+
+// change makes the change of a kind, of the key or its group where it is of one.
+func (h *history) change(kind int, name string) {
 	r := h.random
-	name := pick(r, "one", "two", "three")
-	switch r.IntN(9) {
+	switch kind {
 	case 0:
 		plan, texts := pick(r, "free", "pro"), h.list(4, false, false)
 		h.say("plan %s: %q", plan, texts)
 		h.plan(plan, texts...)
+		h.happened("plan edited", func(k policy.Key) bool { return k.Plan == plan })
 	case 1:
 		texts := h.list(3, true, false)
 		h.say("policy: %q", texts)
 		h.save(func(s *policy.Set) { s.Limits = parseAll(h.t, texts) })
+		h.happened("policy edited", func(policy.Key) bool { return true })
 	case 2:
 		plan := pick(r, "free", "pro")
 		h.say("%s to %s", name, plan)
+		h.happenedTo("moved to another plan", name, h.keys[name].Plan != plan)
 		h.key(name, plan)
 	case 3:
 		texts := h.list(3, false, true)
 		h.say("override of %s: %q", name, texts)
+		h.happenedTo("override", name, true)
 		h.key(name, h.keys[name].Plan, func(k *policy.Key) {
 			k.Override = &policy.Override{Limits: parseAll(h.t, texts), Reason: "a test"}
 		})
 	case 4:
 		h.say("no override of %s", name)
+		h.happenedTo("override ends", name, h.keys[name].Override != nil)
 		h.key(name, h.keys[name].Plan, func(k *policy.Key) { k.Override = nil })
 	case 5:
 		group := pick(r, "", "acme", "beta")
 		h.say("%s to group %q", name, group)
+		h.happenedTo("moved to another group", name, h.keys[name].Group != group)
 		h.key(name, h.keys[name].Plan, func(k *policy.Key) { k.Group = group })
 	case 6, 7: // no billing month begins today or tomorrow
 		b := limits.Billing{Day: 1 + (time.Now().Day()+5+r.IntN(15))%28, Zone: pick(r, "", "Asia/Tokyo")}
 		if r.IntN(2) == 0 {
 			h.say("billing of %s: %v", name, b)
+			h.happenedTo("billing", name, true)
 			h.key(name, h.keys[name].Plan, func(k *policy.Key) { k.Billing = b })
 			return
 		}
 		group := pick(r, "acme", "beta")
 		h.say("billing of group %s: %v", group, b)
+		h.happened("billing", func(k policy.Key) bool { return k.Group == group })
 		h.save(func(s *policy.Set) {
 			s.GroupBilling = maps.Clone(s.GroupBilling)
 			if s.GroupBilling == nil {
@@ -238,25 +285,66 @@ func (h *history) edit() {
 		})
 	case 8:
 		h.say("reset %s", name)
+		h.happenedTo("reset", name, true)
 		h.key(name, h.keys[name].Plan, func(k *policy.Key) { k.Reset = h.serverNow() })
 		for list := range h.lists {
 			if strings.HasPrefix(list, "caller "+name+" ") {
 				delete(h.lists, list)
 			}
 		}
+	case 9:
+		group, texts := cmp.Or(h.keys[name].Group, "acme"), h.list(3, false, true)
+		h.say("override of group %s: %q", group, texts)
+		h.groupOverride(group, &policy.Override{Limits: parseAll(h.t, texts), Reason: "a test"})
+		h.happened("override of its group", func(k policy.Key) bool { return k.Group == group })
+	case 10:
+		group := cmp.Or(h.keys[name].Group, "acme")
+		h.say("no override of group %s", group)
+		h.happened("override of its group ends", func(k policy.Key) bool {
+			_, has := h.policy.GroupOverrides[group]
+			return has && k.Group == group
+		})
+		h.groupOverride(group, nil)
 	}
+}
+
+func (h *history) groupOverride(group string, o *policy.Override) {
+	h.save(func(s *policy.Set) {
+		s.GroupOverrides = maps.Clone(s.GroupOverrides)
+		if s.GroupOverrides == nil {
+			s.GroupOverrides = map[string]policy.Override{}
+		}
+		if delete(s.GroupOverrides, group); o != nil {
+			s.GroupOverrides[group] = *o
+		}
+	})
+}
+
+// overrideOf returns the override in force for a key, its own before its group's.
+func (h *history) overrideOf(k policy.Key) *policy.Override {
+	if k.Override != nil {
+		return k.Override
+	}
+	if o, has := h.policy.GroupOverrides[k.Group]; has {
+		return &o
+	}
+	return nil
 }
 
 // applying lists the limits that apply to a call of a key.
 func (h *history) applying(name string, q request) []asked {
 	k := h.keys[name]
 	plan, _ := h.policy.Plan(k.Plan)
+	override := h.overrideOf(k)
 	var all []asked
 	add := func(list []limits.Limit, setter, planName string) {
 		for _, l := range list {
+			if l.Lifted {
+				continue
+			}
 			if a, ok := h.ask(l, name, k.Group, planName, q); ok {
-				a.setter = setter
-				if o := k.Override; o != nil && setter != "override" && l.Who.OfCaller() {
+				a.setter, a.plan = setter, planName
+				if o := override; o != nil && setter != "override" && l.Who.OfCaller() {
 					a.replaced = slices.ContainsFunc(o.Limits, func(by limits.Limit) bool {
 						return max(by.Who, limits.EachCaller) == max(l.Who, limits.EachCaller) &&
 							by.Param == l.Param &&
@@ -268,8 +356,8 @@ func (h *history) applying(name string, q request) []asked {
 			}
 		}
 	}
-	if k.Override != nil {
-		add(k.Override.Limits, "override", "")
+	if override != nil {
+		add(override.Limits, "override", "")
 	}
 	add(plan.Limits, "plan", plan.Name)
 	add(h.policy.Limits, "policy", "")
@@ -331,7 +419,7 @@ func (h *history) ask(l limits.Limit, name, group, plan string, q request) (a as
 		if a.cost, ok = costs[route][l.Unit]; !ok {
 			return a, false
 		}
-		a.settles = route == "chat"
+		a.settles = route == "chat" || route == "items"
 	}
 	return a, true
 }
@@ -357,8 +445,8 @@ func (h *history) call() error {
 	}
 	h.say("%d: %s %s: %v", h.calls, name, q.text, got.Allowed)
 	if got.Allowed != allowed || explained.Result.Allowed != allowed {
-		return fmt.Errorf("allowed %v, explained %v, want %v by %+v", got.Allowed, explained.Result.Allowed,
-			allowed, all)
+		return fmt.Errorf("allowed %v, explained %v by %+v, want %v by %+v", got.Allowed,
+			explained.Result.Allowed, got.Limits, allowed, all)
 	}
 	if err := h.compare(got, all, reached); err != nil {
 		return err
@@ -386,7 +474,8 @@ func (h *history) compare(got Result, all []asked, reached bool) error {
 	for _, l := range got.Limits {
 		i := slices.IndexFunc(all, func(a asked) bool {
 			return a.Equal(l.Limit) && a.replaced == l.CountsOnly &&
-				(a.setter == "override") == (l.Source == limits.FromOverride) &&
+				(a.setter == "override") ==
+					(l.Source == limits.FromOverride || l.Source == limits.FromGroupOverride) &&
 				(a.setter == "policy") == (l.Source == limits.FromPolicy)
 		})
 		if i < 0 {
@@ -450,16 +539,13 @@ func (h *history) count(name string, all []asked, allowed bool, got Result) {
 		}
 	}
 	if got.Settlement != "" {
-		h.open = append(h.open, settleable{text: got.Settlement, call: h.calls, asked: all, key: name})
+		h.open = append(h.open, settleable{text: got.Settlement, call: h.calls, asked: all, key: name,
+			caller: h.featuresOf(name)})
 	}
 }
 
-// settle settles one of the open calls.
-func (h *history) settle() error {
-	if len(h.open) == 0 {
-		return nil
-	}
-	i := h.random.IntN(len(h.open))
+// settle settles an open call.
+func (h *history) settle(i int) error {
 	s := h.open[i]
 	h.open = slices.Delete(h.open, i, i+1)
 	actual := map[string]int64{"": int64(h.random.IntN(8)), "input": int64(h.random.IntN(60))}
@@ -467,6 +553,7 @@ func (h *history) settle() error {
 		delete(actual, "input")
 	}
 	h.say("settle %d: %v", s.call, actual)
+	h.since.visit(s)
 	if _, err := h.Settle(h.t.Context(), s.text, actual); err != nil {
 		return err
 	}
@@ -515,37 +602,40 @@ func (h *history) everTook(list string, call int) bool {
 	return took
 }
 
-func newHistory(t testing.TB, url string, seed uint64) *history {
-	h := &history{world: newWorld(t, url), random: rand.New(rand.NewPCG(seed, 47)),
+func newHistory(t testing.TB, url string, seed uint64, since crossings) *history {
+	h := &history{world: newWorld(t, url), random: rand.New(rand.NewPCG(seed, 47)), since: since,
 		oracle: oracle{lists: map[string][]entry{}, costs: map[int]map[string]int64{}}}
 	unitCosts := func(name string) limits.Costs { return limits.Costs{Units: costs[name]} }
 	h.save(func(s *policy.Set) {
 		s.Routes = []limits.Route{
 			{Name: "search", Match: patternsOf(t, "GET /search", "GET /find/{q}"), Cost: unitCosts("search")},
-			{Name: "items", Match: patternsOf(t, "POST /items/{item}"), Cost: unitCosts("items")},
+			{Name: "items", Match: patternsOf(t, "POST /items/{item}"), Cost: unitCosts("items"),
+				Settle: true},
 			{Name: "chat", Match: patternsOf(t, "POST /chat"), Cost: unitCosts("chat"), Settle: true},
 			{Name: "free", Match: patternsOf(t, "GET /free"), Cost: limits.Costs{Free: true}},
 		}
 		s.Plans = []policy.Plan{{Name: "free"}, {Name: "pro"}}
 	})
 	for _, name := range []string{"one", "two", "three"} {
-		h.key(name, pick(h.random, "free", "pro"))
+		h.key(name, pick(h.random, "free", "pro"), func(k *policy.Key) {
+			k.Group = pick(h.random, "", "acme", "beta")
+		})
 	}
 	return h
 }
 
 // run plays a history of some steps.
 func (h *history) run(steps int) error {
-	for range 4 {
+	for range 6 {
 		h.edit()
 	}
 	for range steps {
 		var err error
 		switch n := h.random.IntN(12); {
-		case n == 0:
+		case n < 2:
 			h.edit()
-		case n < 3:
-			err = h.settle()
+		case n < 5:
+			err = h.between()
 		default:
 			err = h.call()
 		}
@@ -557,21 +647,26 @@ func (h *history) run(steps int) error {
 }
 
 // What checks allow, what their answers say and what settlements move is what a list of
-// calls says, whatever is edited in between.
+// calls says, whatever is edited in between. The histories reach every crossing of what a
+// limit and a caller are with what may happen before a settlement.
 func TestChecksAgreeWithLists(t *testing.T) {
-	histories := 400
-	if testing.Short() {
-		histories = 40
-	}
+	histories := tier.Histories(1000)
 	url := valkeytest.Start(t)
+	since := crossings{}
 	for seed := range histories {
-		h := newHistory(t, url, uint64(seed))
-		if err := h.run(60); err != nil {
-			t.Fatalf("seed %d: %v\n%s", seed, err, strings.Join(h.log, "\n"))
-		}
-		if err := h.client.Do(t.Context(), h.client.B().Flushall().Build()).Error(); err != nil &&
-			!valkey.IsValkeyNil(err) {
-			t.Fatal(err)
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { // which closes its connections
+			h := newHistory(t, url, uint64(seed), since)
+			if err := h.run(100); err != nil {
+				t.Fatalf("%v\n%s", err, strings.Join(h.log, "\n"))
+			}
+			if err := h.client.Do(t.Context(), h.client.B().Flushall().Build()).Error(); err != nil &&
+				!valkey.IsValkeyNil(err) {
+				t.Fatal(err)
+			}
+		})
+		if t.Failed() {
+			return
 		}
 	}
+	since.report(t, histories == tier.Histories(1000) && !testing.Short())
 }
