@@ -113,7 +113,7 @@ var requests = []request{
 
 // patternOf has the pattern of the route search that each of its calls falls under.
 var patternOf = map[string]string{"GET /search": "GET /search", "GET /find/x": "GET /find/{q}",
-	"GET /find/y": "GET /find/{q}",
+	"GET /find/y":   "GET /find/{q}",
 	"POST /items/a": "POST /items/{item}", "POST /items/b": "POST /items/{item}"}
 
 // costs has what calls of routes cost by unit.
