@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -241,13 +242,28 @@ func (p *Provider) context(ctx context.Context) (context.Context, context.Cancel
 }
 
 // flowOf opens the browser's cookie. It returns ErrFlow unless the answer has the
-// cookie's state and is in time.
+// cookie's state and is in time. A refusal may lack the state, as some of Amazon Cognito's
+// do: anybody can write such a link, so only the codes of the standards are taken from it.
 func (p *Provider) flowOf(sealed string, answer url.Values) (flow, error) {
 	f, err := p.sealer.open(sealed)
-	if err != nil || !p.now().Before(f.Ends) || !equal(f.State, answer.Get("state")) {
+	code := answer.Get("error")
+	switch {
+	case err != nil || !p.now().Before(f.Ends):
+		return flow{}, ErrFlow
+	case !answer.Has("state") && slices.Contains(refusals, code):
+		return flow{}, &RefusedError{Code: code}
+	case !equal(f.State, answer.Get("state")):
 		return flow{}, ErrFlow
 	}
 	return f, nil
+}
+
+// refusals are the codes of RFC 6749, section 4.1.2.1, and of OpenID Connect Core, section
+// 3.1.2.6, with which a provider refuses a log-in.
+var refusals = []string{
+	"access_denied", "account_selection_required", "consent_required", "interaction_required",
+	"invalid_request", "invalid_scope", "login_required", "server_error", "temporarily_unavailable",
+	"unauthorized_client", "unsupported_response_type",
 }
 
 func equal(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }

@@ -220,6 +220,26 @@ func TestRefused(t *testing.T) {
 	if _, err := f.Finish(t.Context(), sealed, with(answer, "state", "x")); !errors.Is(err, ErrFlow) {
 		t.Errorf("a refusal with another state: got %v, want ErrFlow", err)
 	}
+	for query, want := range map[string]string{
+		"error=invalid_request&error_description=Call+me": "invalid_request",
+		"error=Your+account+is+blocked":                   "",
+		"error=invalid_request&state=":                    "",
+		"error_description=Call+me&code=x":                "",
+	} {
+		stateless, err := url.ParseQuery(query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused = nil
+		_, err = f.Finish(t.Context(), sealed, stateless)
+		if errors.As(err, &refused) != (want != "") || want == "" && !errors.Is(err, ErrFlow) ||
+			want != "" && *refused != (RefusedError{Code: want}) {
+			t.Errorf("%s: got %v, want %q and no description", query, err, want)
+		}
+		if _, err := f.Finish(t.Context(), "", stateless); !errors.Is(err, ErrFlow) {
+			t.Errorf("%s without a cookie: got %v, want ErrFlow", query, err)
+		}
+	}
 }
 
 func TestLogoutURL(t *testing.T) {
