@@ -346,10 +346,13 @@ func TestPolicyErrors(t *testing.T) {
 		"plan p: 1 per minute, on GET /s\nroute search: GET /s":     "write on search",
 		"plan p: 1 per minute, each {q}": "needs a route " +
 			"whose every pattern has {q}",
-		"plan p: 1 per minute, on s, each {q}\nroute s: GET /f/{q}; GET /s": "GET /s of route s has no {q}",
-		"plan p: 1 per minute, on GET /f/{q+}, each {q}":                    "has no {q} as one segment",
-		"plan p: 1 per minute; 1 per minute":                                "is there twice",
-		"plan p: 4 per minute\nroute x 5: GET /x":                           "could never pass",
+		"plan p: 1 per minute, on s, each {q}\nroute s: GET /f/{q}; GET /s":     "GET /s of route s has no {q}",
+		"plan p: 1 per minute, on GET /f/{q+}, each {q}":                        "has no {q} as one segment",
+		"plan p: 1 per minute; 1 per minute":                                    "is there twice",
+		"plan p: 1 per minute; 1 per minute, each caller":                       "is there twice",
+		"plan p: 9 per day, token bucket; 1 per 24 hours, token bucket":         "second token bucket",
+		"plan p: 9 per day, each caller, token bucket; 1 per day, token bucket": "second token bucket",
+		"plan p: 4 per minute\nroute x 5: GET /x":                               "could never pass",
 		"all: 4 per minute, on y, together\n" +
 			"route x 5: GET /y/x\nroute y: GET /y/*": "could never pass",
 		"plan p: 1 per minute\nroute GET: GET /x":                        "is a method",

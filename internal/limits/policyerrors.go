@@ -53,18 +53,20 @@ func repeated(field string, list []Limit) []FieldError {
 	var errs []FieldError
 	seen := map[string]bool{}
 	for i, l := range list {
-		bucket := l
+		same := l
+		same.Who = max(l.Who, EachCaller) // which may be left unsaid
+		bucket := same
 		if bucket.Requests = 1; l.Algorithm == limiter.TokenBucket {
 			bucket.Notify = nil
 		}
 		switch at := fmt.Sprintf("%s[%d]", field, i); {
-		case seen[l.String()]:
+		case seen[same.String()]:
 			errs = append(errs, FieldError{at, fmt.Sprintf("%q is there twice: remove one", l)})
 		case l.Algorithm == limiter.TokenBucket && seen["bucket "+bucket.String()]:
 			errs = append(errs, FieldError{at, fmt.Sprintf("%q is a second token bucket of the same calls "+
 				"and window: remove the one with the larger number", l)})
 		}
-		seen[l.String()], seen["bucket "+bucket.String()] = true, true
+		seen[same.String()], seen["bucket "+bucket.String()] = true, true
 	}
 	return errs
 }
