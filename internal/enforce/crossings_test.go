@@ -49,7 +49,9 @@ var limitFeatures = []struct {
 }
 
 // callerFeatures are the features of a caller.
-var callerFeatures = []string{"plain", "override", "override of its group", "in a group", "billing day"}
+var callerFeatures = []string{
+	"plain", "override", "override of its group", "in a group", "billing day", "token",
+}
 
 // callEvents are what may happen between a call and its settlement.
 var callEvents = []string{
@@ -57,8 +59,10 @@ var callEvents = []string{
 	"override ends", "override of its group", "override of its group ends", "billing", "reset",
 }
 
-func (h *history) featuresOf(name string) (has []string) {
-	k := h.keys[name]
+func (h *history) featuresOf(k policy.Key) (has []string) {
+	if k.Kind == policy.Token {
+		has = append(has, "token")
+	}
 	if k.Override != nil {
 		has = append(has, "override")
 	} else if h.overrideOf(k) != nil {
@@ -79,7 +83,7 @@ func (h *history) featuresOf(name string) (has []string) {
 // happened notes an event for the open calls of some keys.
 func (h *history) happened(event string, concerns func(policy.Key) bool) {
 	for i := range h.open {
-		if s := &h.open[i]; concerns(h.keys[s.key]) && !slices.Contains(s.events, event) {
+		if s := &h.open[i]; s.key != "four" && concerns(h.keys[s.key]) && !slices.Contains(s.events, event) {
 			s.events = append(s.events, event)
 		}
 	}
@@ -109,8 +113,11 @@ func (c crossings) visit(s settleable) {
 }
 
 // possible reports whether a call can have the crossing: a caller without a group and an
-// override has no limits of either.
+// override has no limits of either, and nobody edits a caller without a record.
 func (x crossing) possible() bool {
+	if x.caller == "token" {
+		return x.event == "nothing"
+	}
 	ofOthers := []string{"each group", "replaced", "of an override"}
 	return x.caller != "plain" || !slices.Contains(ofOthers, x.limit)
 }

@@ -192,10 +192,11 @@ func (h *history) lifting() string {
 		pick(h.random, "", "", ", on search", ", on chat", ", except search")
 }
 
-// unnumbered returns a limit without its number and its mark of shadow.
+// unnumbered returns a limit without its number, its mark of shadow, and what goes without
+// saying.
 func unnumbered(text string) string {
 	_, rest, _ := strings.Cut(strings.TrimSuffix(text, ", shadow"), " ")
-	return rest
+	return strings.Replace(rest, ", each caller,", ",", 1)
 }
 
 func (h *history) list(n int, inPolicy, override bool) []string {
@@ -225,7 +226,9 @@ func (h *history) between() error {
 	i := h.random.IntN(len(h.open))
 	for _, n := range pick(h.random, []int{}, []int{0}, []int{1}, []int{2}, []int{3}, []int{3, 4}, []int{5},
 		[]int{6}, []int{8}, []int{5, 9}, []int{5, 9, 10}) {
-		h.change(n, h.open[i].key)
+		if name := h.open[i].key; name != "four" { // whom only its tokens change
+			h.change(n, name)
+		}
 	}
 	return h.settle(i)
 }
@@ -331,9 +334,16 @@ func (h *history) overrideOf(k policy.Key) *policy.Override {
 	return nil
 }
 
+// asToken returns a call of a caller without a record, whose token or backend names a plan
+// and a group, and the key that it amounts to.
+func (h *history) asToken(call Call) (Call, policy.Key) {
+	plan, group := pick(h.random, "", "free", "pro"), pick(h.random, "", "acme", "beta")
+	call.Kind, call.Subject, call.Plan, call.Group = policy.Token, "four-of-tokens", plan, group
+	return call, policy.Key{ID: call.Subject, Kind: policy.Token, Plan: cmp.Or(plan, "free"), Group: group}
+}
+
 // applying lists the limits that apply to a call of a key.
-func (h *history) applying(name string, q request) []asked {
-	k := h.keys[name]
+func (h *history) applying(name string, k policy.Key, q request) []asked {
 	plan, _ := h.policy.Plan(k.Plan)
 	override := h.overrideOf(k)
 	var all []asked
@@ -342,7 +352,7 @@ func (h *history) applying(name string, q request) []asked {
 			if l.Lifted {
 				continue
 			}
-			if a, ok := h.ask(l, name, k.Group, planName, q); ok {
+			if a, ok := h.ask(l, name, k, planName, q); ok {
 				a.setter, a.plan = setter, planName
 				if o := override; o != nil && setter != "override" && l.Who.OfCaller() {
 					a.replaced = slices.ContainsFunc(o.Limits, func(by limits.Limit) bool {
@@ -365,7 +375,8 @@ func (h *history) applying(name string, q request) []asked {
 }
 
 // ask returns a limit as it applies to a call; ok is false if it does not.
-func (h *history) ask(l limits.Limit, name, group, plan string, q request) (a asked, ok bool) {
+func (h *history) ask(l limits.Limit, name string, k policy.Key, plan string, q request) (a asked, ok bool) {
+	group := k.Group
 	if l.On != "" && !slices.Contains(q.routes, l.On) {
 		return a, false // no call falls under the other pattern
 	}
@@ -376,7 +387,7 @@ func (h *history) ask(l limits.Limit, name, group, plan string, q request) (a as
 	}
 	a = asked{Limit: l, shared: !l.Who.OfCaller(), group: l.Who == limits.EachGroup}
 	if l.Calendar == limiter.BillingMonth {
-		if a.billing = h.keys[name].Billing; a.group {
+		if a.billing = k.Billing; a.group {
 			a.billing = h.policy.GroupBilling[group]
 		}
 		a.billing.Day = max(a.billing.Day, 1)
@@ -426,14 +437,18 @@ func (h *history) ask(l limits.Limit, name, group, plan string, q request) (a as
 
 // call makes a call, and compares its answer with the lists.
 func (h *history) call() error {
-	name, q := pick(h.random, "one", "two", "three"), pick(h.random, requests...)
-	all := h.applying(name, q)
+	name, q := pick(h.random, "one", "two", "three", "four"), pick(h.random, requests...)
+	k, call := h.keys[name], h.callOf(name, q.text)
+	if name == "four" {
+		call, k = h.asToken(call)
+	}
+	all := h.applying(name, k, q)
 	h.calls++
-	explained, err := h.Explain(h.t.Context(), &h.policy, h.keys[name], h.callOf(name, q.text))
+	explained, err := h.Explain(h.t.Context(), &h.policy, k, call)
 	if err != nil {
 		return err
 	}
-	got, err := h.Check(h.t.Context(), h.callOf(name, q.text))
+	got, err := h.Check(h.t.Context(), call)
 	if err != nil {
 		return err
 	}
@@ -451,7 +466,7 @@ func (h *history) call() error {
 	if err := h.compare(got, all, reached); err != nil {
 		return err
 	}
-	h.count(name, all, allowed, got)
+	h.count(k, name, all, allowed, got)
 	return nil
 }
 
@@ -509,7 +524,7 @@ func (h *history) shadowDenies(all []asked, list string) bool {
 }
 
 // count adds a call to the lists.
-func (h *history) count(name string, all []asked, allowed bool, got Result) {
+func (h *history) count(k policy.Key, name string, all []asked, allowed bool, got Result) {
 	shadowFits := map[string]bool{} // by list: the call fits all its limits in shadow
 	for _, a := range all {
 		if a.Shadow && !a.replaced {
@@ -540,7 +555,7 @@ func (h *history) count(name string, all []asked, allowed bool, got Result) {
 	}
 	if got.Settlement != "" {
 		h.open = append(h.open, settleable{text: got.Settlement, call: h.calls, asked: all, key: name,
-			caller: h.featuresOf(name)})
+			caller: h.featuresOf(k)})
 	}
 }
 
@@ -615,6 +630,7 @@ func newHistory(t testing.TB, url string, seed uint64, since crossings) *history
 			{Name: "free", Match: patternsOf(t, "GET /free"), Cost: limits.Costs{Free: true}},
 		}
 		s.Plans = []policy.Plan{{Name: "free"}, {Name: "pro"}}
+		s.TokenPlan = "free"
 	})
 	for _, name := range []string{"one", "two", "three"} {
 		h.key(name, pick(h.random, "free", "pro"), func(k *policy.Key) {
