@@ -53,10 +53,9 @@ func repeated(field string, list []Limit) []FieldError {
 	var errs []FieldError
 	seen := map[string]bool{}
 	for i, l := range list {
-		same := l
+		same, bucket := l, l
 		same.Who = max(l.Who, EachCaller) // which may be left unsaid
-		bucket := same
-		if bucket.Requests = 1; l.Algorithm == limiter.TokenBucket {
+		if bucket.Who, bucket.Requests = same.Who, 1; l.Algorithm == limiter.TokenBucket {
 			bucket.Notify = nil
 		}
 		switch at := fmt.Sprintf("%s[%d]", field, i); {
