@@ -107,8 +107,10 @@ func TestSkips(t *testing.T) {
 			t.Errorf("want row %s in rows.md", id)
 		}
 	}
-	for id, want := range map[string]string{"rest-429": "-rest is not set", "dash-401": "-dashboard is not set",
-		"edit-acts": "-rest is not set", "http-429-body": notReached, "hand-cost": byHand} {
+	for id, want := range map[string]string{
+		"rest-429": "-rest is not set", "dash-401": "-dashboard is not set", "edit-acts": "-rest is not set",
+		"http-429-body": notReached,
+		"hand-cost":     byHand} {
 		if !strings.Contains(reasons[id], want) {
 			t.Errorf("%s: got %q, want %q", id, reasons[id], want)
 		}

@@ -89,12 +89,12 @@ func excerpt(body string) string {
 
 // has expects the header once, with a value that matches.
 func (a answer) has(name, pattern string) outcome {
-	value := a.header.Get(name)
+	value, remapped := a.header.Get(name), a.header.Get("X-Amzn-Remapped-"+name)
 	switch {
 	case regexp.MustCompile(`^(?:`+pattern+`)$`).MatchString(value) && len(a.header.Values(name)) == 1:
 		return pass(value)
-	case a.header.Get("X-Amzn-Remapped-"+name) != "":
-		return differ("x-amzn-remapped-" + strings.ToLower(name) + ": " + a.header.Get("X-Amzn-Remapped-"+name))
+	case remapped != "":
+		return differ("x-amzn-remapped-" + strings.ToLower(name) + ": " + remapped)
 	case value == "":
 		return differ("no " + name)
 	}
