@@ -192,11 +192,13 @@ func (h *history) lifting() string {
 		pick(h.random, "", "", ", on search", ", on chat", ", except search")
 }
 
-// unnumbered returns a limit without its number, its mark of shadow, and what goes without
-// saying.
+// said returns a limit without what goes without saying.
+func said(text string) string { return strings.Replace(text+",", ", each caller,", ",", 1) }
+
+// unnumbered returns what was said without the number and the mark of shadow.
 func unnumbered(text string) string {
-	_, rest, _ := strings.Cut(strings.TrimSuffix(text, ", shadow"), " ")
-	return strings.Replace(rest, ", each caller,", ",", 1)
+	_, rest, _ := strings.Cut(said(strings.TrimSuffix(text, ", shadow")), " ")
+	return rest
 }
 
 func (h *history) list(n int, inPolicy, override bool) []string {
@@ -206,9 +208,11 @@ func (h *history) list(n int, inPolicy, override bool) []string {
 	}
 	for range h.random.IntN(n + 1) {
 		text := h.limit(inPolicy, override)
-		if slices.Contains(texts, text) || strings.Contains(text, "bucket") && slices.ContainsFunc(texts,
-			func(other string) bool { return unnumbered(other) == unnumbered(text) }) {
-			continue // a second bucket of the same calls is refused
+		if slices.ContainsFunc(texts, func(other string) bool {
+			return said(other) == said(text) ||
+				strings.Contains(text, "bucket") && unnumbered(other) == unnumbered(text)
+		}) {
+			continue // a limit that is there twice is refused, and so is a second bucket
 		}
 		texts = append(texts, text)
 	}
