@@ -12,26 +12,26 @@ import (
 	"tidegate/internal/limiter/calendar"
 )
 
-// Fields is a limit as an object of JSON or YAML:
+// Fields is a limit as an object of JSON, or a mapping of a policy file:
 // {"requests":30,"unit":"calls","window":"1m","on":"messages","each":"caller and {channel}"}.
 // Fields with the zero value are left out.
 type Fields struct {
-	Requests    int64    `json:"requests,omitempty" yaml:"requests,omitempty" minimum:"1" maximum:"1000000000"`
-	Unit        string   `json:"unit,omitempty" yaml:"unit,omitempty" maxLength:"100" example:"calls" doc:"What is counted: calls, or a unit that a route's cost names. Default: the cost of a call"`
-	Window      string   `json:"window,omitempty" yaml:"window,omitempty" maxLength:"40" example:"10s" doc:"1ms to 366d; none with a calendar"`
-	Calendar    string   `json:"calendar,omitempty" yaml:"calendar,omitempty" enum:"minute,hour,day,week,month,year,billing month" doc:"Calendar period in place of a window"`
-	Zone        string   `json:"zone,omitempty" yaml:"zone,omitempty" maxLength:"60" example:"Europe/Berlin" doc:"Time zone of the calendar; default UTC. A billing month has that of the key or the group"`
-	AtOnce      int64    `json:"atOnce,omitempty" yaml:"atOnce,omitempty" minimum:"1" maximum:"1000" doc:"Calls at the same time, in place of requests and window; a settlement ends a call"`
-	UpTo        string   `json:"upTo,omitempty" yaml:"upTo,omitempty" maxLength:"40" example:"5m" doc:"With atOnce: how long a call counts that nobody ends, 1s to 24h; default 30s"`
-	On          string   `json:"on,omitempty" yaml:"on,omitempty" maxLength:"800" example:"search" doc:"A route's name, or a pattern; default every call"`
-	Except      []string `json:"except,omitempty" yaml:"except,omitempty" maxItems:"10" doc:"Routes or patterns whose calls are left out"`
-	Each        string   `json:"each,omitempty" yaml:"each,omitempty" maxLength:"120" example:"address" doc:"For whom it counts apart: caller, group, address, {parameter}, caller and {parameter}, or caller and pattern"`
-	Together    bool     `json:"together,omitempty" yaml:"together,omitempty" doc:"All callers together"`
-	Algorithm   string   `json:"algorithm,omitempty" yaml:"algorithm,omitempty" enum:"log,counter,token-bucket,fixed-window" doc:"Default: log, which is exact"`
-	CountDenied bool     `json:"countDenied,omitempty" yaml:"countDenied,omitempty" doc:"Denied calls count too"`
-	Notify      []int    `json:"notify,omitempty" yaml:"notify,omitempty,flow" maxItems:"5" example:"[80,100]" doc:"Percentages of the limit at which a call is reported"`
-	Shadow      bool     `json:"shadow,omitempty" yaml:"shadow,omitempty" doc:"Denies nothing: what it would deny is counted"`
-	NoLimit     bool     `json:"noLimit,omitempty" yaml:"noLimit,omitempty" doc:"Only in an override: lifts the limits of each caller with the same unit, on, except and parameter"`
+	Requests    int64    `json:"requests,omitempty" minimum:"1" maximum:"1000000000"`
+	Unit        string   `json:"unit,omitempty" maxLength:"100" example:"calls" doc:"What is counted: calls, or a unit that a route's cost names. Default: the cost of a call"`
+	Window      string   `json:"window,omitempty" maxLength:"40" example:"10s" doc:"1ms to 366d; none with a calendar"`
+	Calendar    string   `json:"calendar,omitempty" enum:"minute,hour,day,week,month,year,billing month" doc:"Calendar period in place of a window"`
+	Zone        string   `json:"zone,omitempty" maxLength:"60" example:"Europe/Berlin" doc:"Time zone of the calendar; default UTC. A billing month has that of the key or the group"`
+	AtOnce      int64    `json:"atOnce,omitempty" minimum:"1" maximum:"1000" doc:"Calls at the same time, in place of requests and window; a settlement ends a call"`
+	UpTo        string   `json:"upTo,omitempty" maxLength:"40" example:"5m" doc:"With atOnce: how long a call counts that nobody ends, 1s to 24h; default 30s"`
+	On          string   `json:"on,omitempty" maxLength:"800" example:"search" doc:"A route's name, or a pattern; default every call"`
+	Except      []string `json:"except,omitempty" maxItems:"10" doc:"Routes or patterns whose calls are left out"`
+	Each        string   `json:"each,omitempty" maxLength:"120" example:"address" doc:"For whom it counts apart: caller, group, address, {parameter}, caller and {parameter}, or caller and pattern"`
+	Together    bool     `json:"together,omitempty" doc:"All callers together"`
+	Algorithm   string   `json:"algorithm,omitempty" enum:"log,counter,token-bucket,fixed-window" doc:"Default: log, which is exact"`
+	CountDenied bool     `json:"countDenied,omitempty" doc:"Denied calls count too"`
+	Notify      []int    `json:"notify,omitempty" maxItems:"5" example:"[80,100]" doc:"Percentages of the limit at which a call is reported"`
+	Shadow      bool     `json:"shadow,omitempty" doc:"Denies nothing: what it would deny is counted"`
+	NoLimit     bool     `json:"noLimit,omitempty" doc:"Only in an override: lifts the limits of each caller with the same unit, on, except and parameter"`
 }
 
 // gone says what to write instead of fields that a limit no longer has.

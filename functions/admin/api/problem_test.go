@@ -62,9 +62,13 @@ func TestProblems(t *testing.T) {
 			"PUT", "/policy?dry_run=true", `{"plans":[{` + manyFields(`"f%x":1,`) + `"a":1}]}`, nil, 400,
 			[]string{"more than 64 fields"},
 		},
+		"many values in YAML": {
+			"PUT", "/policy.yaml?dry_run=true", "deny: [" + strings.Repeat("a,", 500_000) + "]",
+			header{"Content-Type": "application/yaml"}, 400, []string{"more values than any policy"},
+		},
 		"many fields in YAML": {
 			"PUT", "/policy.yaml?dry_run=true", manyFields("f%x: 1\n"),
-			header{"Content-Type": "application/yaml"}, 400, []string{"100000 fields"},
+			header{"Content-Type": "application/yaml"}, 422, []string{`unknown field \"f0\"`},
 		},
 		"too deep": {"POST", "/keys", strings.Repeat("[", 5000), nil, 400,
 			[]string{"nested deeper"}},

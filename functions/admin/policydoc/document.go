@@ -54,7 +54,7 @@ type Route struct {
 
 // Pattern selects calls. An empty field matches any call. In YAML it is a
 // route such as "GET /orders/{id}", or a mapping of its fields.
-type Pattern struct {
+type Pattern struct { //nolint:recvcheck // only what reads a document changes it
 	API    string `json:"api,omitempty" yaml:"api,omitempty" maxLength:"64"`
 	Stage  string `json:"stage,omitempty" yaml:"stage,omitempty" maxLength:"128"`
 	Method string `json:"method,omitempty" yaml:"method,omitempty" maxLength:"16" doc:"GET matches HEAD too; ANY is every method"`

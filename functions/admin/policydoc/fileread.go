@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -13,15 +14,14 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 )
 
 const (
-	// maxMarks bounds the values of a file before it is parsed. The largest set has about
-	// 150,000; each takes about 300 bytes of memory.
-	maxMarks    = 400_000
-	maxFields   = 32 // of one mapping; a limit has 13 at most
-	maxDepth    = 8  // of nesting; a limit's fields have depth 5
+	// maxValues bounds the values of a file before it is parsed. The largest set has about
+	// 150,000; each takes about 250 bytes of memory.
+	maxValues   = 400_000
 	maxProblems = 20 // in one InvalidError
 )
 
@@ -36,20 +36,14 @@ func Read(text []byte) (file *File, err error) {
 	if err := checkSize(text); err != nil {
 		return nil, err
 	}
-	text = withoutDirective(text)
-	root, err := onlyDocument(text)
+	root, err := onlyDocument(withoutDirective(text))
 	if err != nil {
 		return nil, err
 	}
-	f := &File{lines: map[string]int{}}
-	w := walk{lines: f.lines}
-	if w.visit(root, "", 0); len(w.problems) > 0 {
-		return nil, &InvalidError{w.problems, w.tooMany}
-	}
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true)
-	if err := d.Decode(&f.document); err != nil {
-		return nil, fromYAML(err)
+	r := reader{lines: map[string]int{}}
+	f := &File{lines: r.lines}
+	if r.value(root, reflect.ValueOf(&f.document).Elem(), ""); len(r.problems) > 0 {
+		return nil, &InvalidError{Problems: r.problems}
 	}
 	f.Version = f.document.Version
 	if f.Version < 0 {
@@ -62,7 +56,7 @@ func Read(text []byte) (file *File, err error) {
 }
 
 // withoutDirective returns a file with a %YAML 1.x directive before its document as a
-// comment. The library knows 1.1 only, and reads what 1.2 changed by the type of a field.
+// comment. The library knows 1.1 only, and the reader goes by the type of a field.
 func withoutDirective(text []byte) []byte {
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
 	for at := 0; at < len(text); {
@@ -87,41 +81,12 @@ func checkSize(text []byte) error {
 	case !utf8.Valid(text):
 		return invalid(1, "the file is not UTF-8: save it in this encoding")
 	}
-	marks, fields, mappings := count(text)
-	switch {
-	case marks > maxMarks:
-		return tooMany(1, "the file has more values than any policy can have")
-	case fields > maxFields*(mappings+maxDepth):
-		return tooMany(1, fmt.Sprintf("the file has %d fields in about %d mappings: a mapping must have at "+
-			"most %d", fields, mappings, maxFields))
+	if bytes.Count(text, []byte("\n"))+bytes.Count(text, []byte(",")) > maxValues {
+		e := invalid(1, "the file has more values than any policy can have")
+		e.TooMany = true
+		return e
 	}
 	return nil
-}
-
-// count estimates the size of a text in one pass: its values, its fields (a colon before
-// a space or a line end) and its mappings (a brace, or a dash before a space).
-func count(text []byte) (marks, fields, mappings int) {
-	for i, c := range text {
-		ends := i+1 == len(text) || text[i+1] == ' ' || text[i+1] == '\n' || text[i+1] == '\r'
-		switch c {
-		case '\n', ',', '[':
-			marks++
-		case ':', '?':
-			marks++
-			if ends {
-				fields++
-			}
-		case '{':
-			marks++
-			mappings++
-		case '-':
-			marks++
-			if ends {
-				mappings++
-			}
-		}
-	}
-	return marks, fields, mappings
 }
 
 // onlyDocument returns the root of the only YAML document in a text.
@@ -132,13 +97,13 @@ func onlyDocument(text []byte) (*yaml.Node, error) {
 	case errors.Is(err, io.EOF):
 		return nil, invalid(1, "the file is empty")
 	case err != nil:
-		return nil, fromYAML(err)
+		return nil, syntaxError(err)
 	}
 	switch err := d.Decode(&second); {
 	case err == nil:
 		return nil, invalid(second.Line, "a second document begins here: a policy file has only one")
 	case !errors.Is(err, io.EOF):
-		return nil, fromYAML(err)
+		return nil, syntaxError(err)
 	}
 	if len(first.Content) != 1 || first.Content[0].Kind != yaml.MappingNode {
 		return nil, invalid(first.Line, "this is not a policy file: it must have fields such as plans")
@@ -146,100 +111,180 @@ func onlyDocument(text []byte) (*yaml.Node, error) {
 	return first.Content[0], nil
 }
 
-// walk records the line of each field and collects problems that the decoder would miss.
-type walk struct {
+// reader puts the nodes of a file into a document, by the types of its fields. It notes
+// the line of each field, and what is wrong.
+type reader struct {
 	lines    map[string]int
 	problems []Problem
-	tooMany  bool
 }
 
-func (w *walk) add(line int, field, message string) {
-	if len(w.problems) < maxProblems {
-		w.problems = append(w.problems, Problem{line, field, message})
+func (r *reader) add(node *yaml.Node, field, format string, args ...any) {
+	if len(r.problems) < maxProblems {
+		r.problems = append(r.problems, Problem{node.Line, field, fmt.Sprintf(format, args...)})
 	}
 }
 
-func (w *walk) visit(node *yaml.Node, path string, depth int) {
-	w.lines[path] = node.Line
+// fromNode is a type that reads itself from a node: of a file, at a field.
+type fromNode interface {
+	read(r *reader, node *yaml.Node, field string)
+}
+
+// value reads a node into a value.
+func (r *reader) value(node *yaml.Node, into reflect.Value, field string) {
+	if r.lines[field] == 0 { // a field's line is that of its name
+		r.lines[field] = node.Line
+	}
 	switch {
 	case node.Kind == yaml.AliasNode, node.Anchor != "":
-		w.add(node.Line, path, "is a YAML anchor or alias: write the value itself")
+		r.add(node, field, "is a YAML anchor or alias: write the value itself")
 		return
 	case node.Style&yaml.TaggedStyle != 0:
-		w.add(node.Line, path, fmt.Sprintf("has the YAML tag %.40q: remove the tag", node.Tag))
-		return
-	case depth > maxDepth:
-		w.add(node.Line, path, fmt.Sprintf("is nested deeper than %d levels", maxDepth))
-		return
-	case isFraction(node) && wholeNumbers.MatchString(path):
-		w.add(node.Line, path, fmt.Sprintf("must be a whole number, not %.40s", node.Value))
-		return
-	case zeroFirst.MatchString(node.Value) && node.Style == 0 && wholeNumbers.MatchString(path):
-		w.add(node.Line, path, fmt.Sprintf("is %.40s, which YAML takes for an octal number: write %s",
-			node.Value, zeroFirst.FindStringSubmatch(node.Value)[1]))
+		r.add(node, field, "has the YAML tag %.40q: remove the tag", node.Tag)
 		return
 	}
-	if node.Kind == yaml.MappingNode {
-		w.mapping(node, path, depth)
+	if itself, ok := into.Addr().Interface().(fromNode); ok {
+		itself.read(r, node, field)
+		return
 	}
-	if node.Kind == yaml.SequenceNode {
+	if node.ShortTag() == "!!null" {
+		return
+	}
+	switch into.Kind() {
+	case reflect.Pointer:
+		into.Set(reflect.New(into.Type().Elem()))
+		r.value(node, into.Elem(), field)
+	case reflect.Struct:
+		r.mapping(node, into, field)
+	case reflect.Slice:
+		if node.Kind != yaml.SequenceNode {
+			r.mismatch(node, field, "a list")
+			return
+		}
+		into.Set(reflect.MakeSlice(into.Type(), len(node.Content), len(node.Content)))
 		for i, item := range node.Content {
-			w.visit(item, path+"["+strconv.Itoa(i)+"]", depth+1)
+			r.value(item, into.Index(i), field+"["+strconv.Itoa(i)+"]")
+		}
+	case reflect.String:
+		if node.Kind != yaml.ScalarNode {
+			r.mismatch(node, field, "text")
+			return
+		}
+		into.SetString(node.Value)
+	case reflect.Bool:
+		var is bool
+		if node.Kind != yaml.ScalarNode || node.Decode(&is) != nil { // yes and on, too
+			r.mismatch(node, field, "true or false")
+			return
+		}
+		into.SetBool(is)
+	default:
+		if n, ok := r.number(node, field); ok {
+			into.SetInt(n)
 		}
 	}
 }
 
-// wholeNumbers matches the paths of fields with integers.
-var wholeNumbers = regexp.MustCompile(
-	`(^|\.)(version|share|cost|cost\.[^\[\]]+|requests|atOnce|notify\[[0-9]+\])$`)
+func (r *reader) mismatch(node *yaml.Node, field, want string) {
+	got := strconv.Quote(clip(node.Value))
+	if node.Kind == yaml.SequenceNode {
+		got = "a list"
+	}
+	if node.Kind == yaml.MappingNode {
+		got = "a mapping"
+	}
+	r.add(node, field, "must be %s, not %s", want, got)
+}
 
 // zeroFirst matches a number with zeros before it.
 var zeroFirst = regexp.MustCompile(`^0[0_]*([0-9][0-9_]{0,20})$`)
 
-// isFraction reports whether a node is a number that the decoder would round to an
-// integer.
-func isFraction(node *yaml.Node) bool {
-	if node.ShortTag() != "!!float" {
-		return false
+// number reads a whole number.
+func (r *reader) number(node *yaml.Node, field string) (n int64, ok bool) {
+	if node.Kind == yaml.ScalarNode && node.Style == 0 {
+		if m := zeroFirst.FindStringSubmatch(node.Value); m != nil {
+			r.add(node, field, "is %.40s, which YAML takes for an octal number: write %s", node.Value, m[1])
+			return 0, false
+		}
 	}
-	n, err := strconv.ParseFloat(strings.ReplaceAll(node.Value, "_", ""), 64)
-	return err == nil && n != math.Trunc(n)
+	if tag := node.ShortTag(); tag == "!!int" && node.Decode(&n) == nil {
+		return n, true
+	} else if tag == "!!float" { // 1e3 is a whole number
+		if f, err := strconv.ParseFloat(strings.ReplaceAll(node.Value, "_", ""), 64); err == nil &&
+			f == math.Trunc(f) && math.Abs(f) < 1<<53 {
+			return int64(f), true
+		}
+	}
+	r.mismatch(node, field, "a whole number")
+	return 0, false
+}
+
+// fieldsOf has the fields of a type by their names in a file: those of tag yaml or else of
+// tag json.
+func fieldsOf(t reflect.Type) map[string]int {
+	names := map[string]int{}
+	for i := range t.NumField() {
+		tag, ok := t.Field(i).Tag.Lookup("yaml")
+		if !ok {
+			tag = t.Field(i).Tag.Get("json")
+		}
+		if name, _, _ := strings.Cut(tag, ","); name != "-" {
+			names[name] = i
+		}
+	}
+	return names
 }
 
 // threeDigits matches what YAML takes for a field in {input: 5,000}.
 var threeDigits = regexp.MustCompile(`^[0-9]{3}$`)
 
-func (w *walk) mapping(node *yaml.Node, path string, depth int) {
-	// The library compares each field of a mapping with every other field.
-	if len(node.Content) > 2*maxFields {
-		w.tooMany = true
-		w.add(node.Line, path,
-			fmt.Sprintf("has %d fields: must have at most %d", len(node.Content)/2, maxFields))
+// each calls read for each field of a mapping, and notes its line.
+func (r *reader) each(node *yaml.Node, at string, read func(name, field string, value *yaml.Node)) {
+	if node.Kind != yaml.MappingNode {
+		r.mismatch(node, at, "a mapping")
 		return
 	}
-	lines := map[string]int{}
+	first := map[string]int{}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		name, value := node.Content[i], node.Content[i+1]
 		if name.Kind != yaml.ScalarNode || name.Anchor != "" || name.Tag == "!!merge" {
-			w.add(name.Line, path, "has a field whose name is not plain text")
+			r.add(name, at, "has a field whose name is not plain text")
 			continue
 		}
 		field := clip(name.Value)
-		if path != "" {
-			field = path + "." + field
+		if at != "" {
+			field = at + "." + field
 		}
 		if threeDigits.MatchString(name.Value) && value.Tag == "!!null" {
-			w.add(name.Line, field, "is part of a number with a comma: write 1000, without the comma")
+			r.add(name, field, "is part of a number with a comma: write 1000, without the comma")
 			continue
 		}
-		if line, again := lines[name.Value]; again {
-			w.add(name.Line, field, fmt.Sprintf("is set twice: first in line %d", line))
+		if line, again := first[name.Value]; again {
+			r.add(name, field, "is set twice: first in line %d", line)
 			continue
 		}
-		lines[name.Value] = name.Line
-		w.visit(value, field, depth+1)
-		w.lines[field] = name.Line
+		first[name.Value], r.lines[field] = name.Line, name.Line
+		read(name.Value, field, value)
 	}
+}
+
+// mapping reads the fields of a struct.
+func (r *reader) mapping(node *yaml.Node, into reflect.Value, at string) {
+	known := fieldsOf(into.Type())
+	r.each(node, at, func(name, field string, value *yaml.Node) {
+		i, found := known[name]
+		switch instead := Instead(name); {
+		case found:
+			r.value(value, into.Field(i), field)
+		case into.Type() == reflect.TypeFor[LimitFields]():
+			var unknown limits.FieldError
+			errors.As(limits.UnknownField(name), &unknown)
+			r.add(value, field, "%s", unknown.Message)
+		case instead != "":
+			r.add(value, "", "unknown field %q: %s", clip(name), instead)
+		default:
+			r.add(value, "", "unknown field %q", clip(name))
+		}
+	})
 }
 
 func clip(text string) string {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -81,52 +80,38 @@ func typeWords(t reflect.Type) string {
 // MarshalYAML returns the limit in words.
 func (l Limit) MarshalYAML() (any, error) { return l.String(), nil }
 
-// fieldsOfLimit has the names of the fields of a limit.
-var fieldsOfLimit = func() (names []string) {
-	for _, field := range reflect.VisibleFields(reflect.TypeFor[limits.Fields]()) {
-		name, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
-		names = append(names, name)
-	}
-	return names
-}()
-
-// UnmarshalYAML accepts both forms. It keeps what is wrong for Policy.Set, except values of
-// another type.
-func (l *Limit) UnmarshalYAML(node *yaml.Node) error {
+// read accepts both forms. It keeps what is wrong for Policy.Set, except values of another
+// type.
+func (l *Limit) read(r *reader, node *yaml.Node, field string) {
 	*l = Limit{}
-	switch node.Kind {
-	case yaml.ScalarNode:
+	switch problem := colonProblem(node); {
+	case node.Kind == yaml.ScalarNode:
 		l.readWords(node)
-		return nil
-	case yaml.MappingNode:
-	default:
+	case node.Kind != yaml.MappingNode:
 		l.refuse("is a list: write it as 100 per 10 seconds")
-		return nil
-	}
-	if problem := colonProblem(node); problem != "" {
+	case problem != "":
 		l.refuse(problem)
-		return nil
-	}
-	for i := 0; i+1 < len(node.Content); i += 2 {
-		name, value := node.Content[i].Value, node.Content[i+1]
-		var unknown limits.FieldError
-		switch {
-		case !slices.Contains(fieldsOfLimit, name):
-			errors.As(limits.UnknownField(name), &unknown)
-			l.problems = append(l.problems, unknown)
-		case name == "each" && value.Kind == yaml.MappingNode && len(value.Content) > 0:
-			l.problems = append(l.problems, limits.FieldError{Field: name, Message: fmt.Sprintf(
-				`is a mapping for YAML: write each: "{%.40s}"`, value.Content[0].Value)})
+	default:
+		var f LimitFields
+		before := len(r.problems)
+		if each := mappingOf(node, "each"); each != nil {
+			r.add(each, field+".each", `is a mapping for YAML: write each: "{%.40s}"`, each.Content[0].Value)
+			return
+		}
+		if r.mapping(node, reflect.ValueOf(&f).Elem(), field); len(r.problems) == before {
+			l.Limit, l.problems = limits.Fields(f).Limit()
 		}
 	}
-	if len(l.problems) > 0 {
-		return nil
+}
+
+// mappingOf returns the field of a mapping if it is a mapping itself, else nil.
+func mappingOf(node *yaml.Node, name string) *yaml.Node {
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if value := node.Content[i+1]; node.Content[i].Value == name && value.Kind == yaml.MappingNode &&
+			len(value.Content) > 0 {
+			return value
+		}
 	}
-	var f limits.Fields
-	if err := node.Decode(&f); err != nil {
-		return err
-	}
-	l.Limit, l.problems = f.Limit()
 	return nil
 }
 
@@ -158,7 +143,7 @@ func colonProblem(node *yaml.Node) string {
 }
 
 // Cost is what a route says of the cost of its calls: a number, or a number for each unit.
-type Cost struct {
+type Cost struct { //nolint:recvcheck // only what reads a document changes it
 	limits.Costs
 	problems []limits.FieldError
 }
@@ -235,35 +220,30 @@ func wholeNumber(value any) (any, error) {
 	return value, nil
 }
 
-// UnmarshalYAML accepts both forms. It keeps what is wrong for Policy.Set.
-func (c *Cost) UnmarshalYAML(node *yaml.Node) error {
-	*c = Cost{}
-	add := func(field, problem string) {
-		c.problems = append(c.problems, limits.FieldError{Field: field, Message: problem})
-	}
-	for i := 0; i+1 < len(node.Content) && node.Kind == yaml.MappingNode; i += 2 {
-		name, value := node.Content[i].Value, node.Content[i+1]
-		if unit, number, joined := strings.Cut(name, ":"); joined && value.ShortTag() == "!!null" {
-			add(name, fmt.Sprintf("is one word for YAML: write a space after the colon, %s: %s",
-				unit, number))
-		}
-	}
-	if len(c.problems) > 0 {
-		return nil
-	}
-	var number int64
-	named := map[string]int64{}
-	var value any = &number
-	if node.Kind == yaml.MappingNode {
-		value = &named
-	}
-	if node.ShortTag() == "!!null" || node.Decode(value) != nil {
-		add("", costWords)
-		return nil //nolint:nilerr // Policy.Set says what is wrong
+// read accepts both forms.
+func (c *Cost) read(r *reader, node *yaml.Node, field string) {
+	units := map[string]int64{}
+	var value any = units
+	switch {
+	case node.Kind == yaml.MappingNode:
+		r.each(node, field, func(name, at string, of *yaml.Node) {
+			if unit, number, joined := strings.Cut(name, ":"); joined && of.ShortTag() == "!!null" {
+				r.add(of, at, "is one word for YAML: write a space after the colon, %s: %s", unit, number)
+				return
+			}
+			units[name], _ = r.number(of, at)
+		})
+	case node.Kind == yaml.ScalarNode && (node.ShortTag() == "!!int" || node.ShortTag() == "!!float"):
+		value, _ = r.number(node, field)
+	default:
+		r.add(node, field, costWords)
+		return
 	}
 	text, err := json.Marshal(value)
-	if err != nil {
-		return err
+	if err == nil {
+		err = c.UnmarshalJSON(text)
 	}
-	return c.UnmarshalJSON(text)
+	if err != nil {
+		r.add(node, field, "%s", err.Error())
+	}
 }

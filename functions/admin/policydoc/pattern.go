@@ -1,9 +1,7 @@
 package policydoc
 
 import (
-	"bytes"
-	"errors"
-	"fmt"
+	"reflect"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -24,52 +22,29 @@ func (p Pattern) MarshalYAML() (any, error) {
 	return patternFields(p), nil
 }
 
-// UnmarshalYAML accepts both forms. It checks no bounds.
-func (p *Pattern) UnmarshalYAML(node *yaml.Node) error {
-	if node.Kind == yaml.ScalarNode {
-		read, err := route.Parse(node.Value)
-		*p = Pattern(read)
-		return atLine(node, err)
+// read accepts both forms. It checks no bounds.
+func (p *Pattern) read(r *reader, node *yaml.Node, field string) {
+	if node.Kind != yaml.ScalarNode {
+		r.mapping(node, reflect.ValueOf((*patternFields)(p)).Elem(), field)
+		return
 	}
-	return decodeStrictly(node, (*patternFields)(p))
-}
-
-// UnmarshalYAML accepts a list of patterns, or one pattern.
-func (list *Patterns) UnmarshalYAML(node *yaml.Node) error {
-	if node.Kind == yaml.SequenceNode {
-		return node.Decode((*[]Pattern)(list))
-	}
-	if strings.Contains(node.Value, ", ") {
-		return atLine(node, errors.New("match has several patterns in one text: write each on a line of its "+
-			"own that begins with -"))
-	}
-	var one Pattern
-	err := one.UnmarshalYAML(node)
-	*list = Patterns{one}
-	return err
-}
-
-// atLine adds a node's line to an error. It returns a *yaml.TypeError, after which the
-// library continues and finds further errors.
-func atLine(node *yaml.Node, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &yaml.TypeError{Errors: []string{
-		fmt.Sprintf("line %d: %s", node.Line, strings.ReplaceAll(err.Error(), "\n", "; "))}}
-}
-
-// decodeStrictly decodes a node and refuses unknown fields, as a Decoder with KnownFields
-// does. The library has no such option for nodes.
-func decodeStrictly(node *yaml.Node, into any) error {
-	text, err := yaml.Marshal(node)
+	read, err := route.Parse(node.Value)
 	if err != nil {
-		return atLine(node, err)
+		r.add(node, field, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true)
-	if err := d.Decode(into); err != nil {
-		return atLine(node, errors.New(fromYAML(err).Problems[0].Message))
+	*p = Pattern(read)
+}
+
+// read accepts a list of patterns, or one pattern.
+func (list *Patterns) read(r *reader, node *yaml.Node, field string) {
+	switch {
+	case node.Kind == yaml.SequenceNode:
+		r.value(node, reflect.ValueOf((*[]Pattern)(list)).Elem(), field)
+	case node.Kind == yaml.ScalarNode && strings.Contains(node.Value, ", "):
+		r.add(node, field,
+			"has several patterns in one text: write each on a line of its own that begins with -")
+	case node.ShortTag() != "!!null":
+		*list = make(Patterns, 1)
+		(*list)[0].read(r, node, field)
 	}
-	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -35,7 +34,7 @@ func TestReadRefuses(t *testing.T) {
 			"plans[0].name is set twice: first in line 2"},
 		"anchor":         {"plans: &p []\n", 1, "anchor"},
 		"alias":          {"plans: &p []\nroutes: *p\n", 1, "anchor"},
-		"nested aliases": {bomb, 1, "anchor"},
+		"nested aliases": {bomb, 1, `unknown field "a"`},
 		"merge key": {"plans:\n  - name: a\n    <<: {share: 1}\n", 3,
 			"plans[0] has a field whose name is not plain text"},
 		"tag":                        {"version: !!binary aGk=\n", 1, "tag"},
@@ -53,22 +52,22 @@ func TestReadRefuses(t *testing.T) {
 			"limits[0].requests is 0100, which YAML takes for an octal number: write 100"},
 		"octal that is none": {"routes:\n  - cost: 08\n", 2, "routes[0].cost is 08"},
 		"deep": {"plans: " + strings.Repeat("[", 40) + strings.Repeat("]", 40) +
-			"\n", 1, "is nested deeper than 8 levels"},
+			"\n", 1, "plans[0] must be a mapping, not a list"},
 		"very deep":          {"plans: " + strings.Repeat("[", 100_000), 1, ""},
-		"number for a list":  {"version: 1\nplans: 5\n", 2, `expected a list, got "5"`},
-		"text for a number":  {"version: x\n", 1, `expected a whole number, got "x"`},
-		"list for text":      {"plans:\n  - name: [a]\n", 2, "expected text, got a list"},
-		"list for an enum":   {"plans:\n  - name: a\n    degraded: [x]\n", 3, "expected text, got a list"},
-		"mapping for a list": {"plans: {a: 1}\n", 1, "expected a list, got a mapping"},
-		"text for a mapping": {"plans: [x]\n", 1, `expected a mapping, got "x"`},
+		"number for a list":  {"version: 1\nplans: 5\n", 2, `plans must be a list, not "5"`},
+		"text for a number":  {"version: x\n", 1, `version must be a whole number, not "x"`},
+		"list for text":      {"plans:\n  - name: [a]\n", 2, "must be text, not a list"},
+		"list for an enum":   {"plans:\n  - name: a\n    degraded: [x]\n", 3, "must be text, not a list"},
+		"mapping for a list": {"plans: {a: 1}\n", 1, "plans must be a list, not a mapping"},
+		"text for a mapping": {"plans: [x]\n", 1, `plans[0] must be a mapping, not "x"`},
 		"list for a limit":   {"limits: [[1]]\n", 1, "limits[0] is a list"},
-		"text of two lines":  {"plans: \"a\\nb\"\n", 1, `expected a list, got "a\nb"`},
+		"text of two lines":  {"plans: \"a\\nb\"\n", 1, `plans must be a list, not "a\nb"`},
 		"name of two lines":  {"\"a\\nb\": 1\n", 1, "unknown field"},
-		"text for a bool":    {"routes:\n  - settle: maybe\n", 2, `expected true or false, got "maybe"`},
+		"text for a bool":    {"routes:\n  - settle: maybe\n", 2, `routes[0].settle must be true or false, not "maybe"`},
 		"fraction of a unit": {"routes:\n  - cost: {input: 1.5}\n", 2,
-			"routes[0].cost.input must be a whole number, not 1.5"},
+			`routes[0].cost.input must be a whole number, not "1.5"`},
 		"fraction": {"routes:\n  - cost: 1.5\n", 2,
-			"routes[0].cost must be a whole number, not 1.5"},
+			`routes[0].cost must be a whole number, not "1.5"`},
 		"fraction in a limit": {"limits: [{requests: 1_0.5, window: 1s}]\n", 1,
 			"limits[0].requests must be a whole number"},
 		"fraction in a list": {"limits: [{requests: 1, notify: [80, 99.5]}]\n", 1,
@@ -85,7 +84,7 @@ func TestReadRefuses(t *testing.T) {
 		"pattern":         {"routes:\n  - name: a\n    match: GET orders\n", 3, "path"},
 		"not text":        {"version: \xff\n", 1, "UTF-8"},
 		"too large":       {"# " + strings.Repeat("x", MaxBytes), 1, "at most"},
-		"too many values": {"deny: [" + strings.Repeat("a,", maxMarks), 1, "more values"},
+		"too many values": {"deny: [" + strings.Repeat("a,", maxValues+1), 1, "more values"},
 	} {
 		_, err := Read([]byte(row.text))
 		var invalid *InvalidError
@@ -178,7 +177,7 @@ func TestTrapsOfYAML(t *testing.T) {
 		"routes: [{name: a, match: GET /, cost: {input:500}}]":   "write a space after the colon, input: 500",
 		"routes: [{name: a, match: GET /, cost: {a: 5,000}}]":    "write 1000",
 		"routes: [{name: a, match: GET /, cost: many}]":          "routes[0].cost must be a whole number",
-		"routes: [{name: a, match: GET /, cost: {input: many}}]": "routes[0].cost must be a whole number",
+		"routes: [{name: a, match: GET /, cost: {input: many}}]": "cost.input must be a whole number",
 		"routes:\n  - {name: a, match: \"GET /a, GET /b\"}":      "write each on a line of its own",
 		"limits:\n  - 100 requests per minute, together":         "write \"100 calls per minute\"",
 		"limits:\n  - 20 per minute, on a, on b":                 "a limit has one",
@@ -203,33 +202,6 @@ func TestTrapsOfYAML(t *testing.T) {
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s:\ngot  %v\nwant %q", text, err, want)
-		}
-	}
-}
-
-// Fractions are refused in every field with an integer.
-func TestWholeNumbersHasEveryInteger(t *testing.T) {
-	checkIntegers(t, reflect.TypeFor[Policy]())
-}
-
-func checkIntegers(t *testing.T, of reflect.Type) {
-	for _, field := range reflect.VisibleFields(of) {
-		path, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
-		value := field.Type
-		for value.Kind() == reflect.Pointer || value.Kind() == reflect.Slice {
-			if value.Kind() == reflect.Slice {
-				path += "[0]"
-			}
-			value = value.Elem()
-		}
-		switch {
-		case path == "-":
-		case value == reflect.TypeFor[Limit]():
-			checkIntegers(t, reflect.TypeFor[LimitFields]())
-		case value.Kind() == reflect.Struct:
-			checkIntegers(t, value)
-		case value.ConvertibleTo(reflect.TypeFor[int64]()) && !wholeNumbers.MatchString(path):
-			t.Errorf("%s.%s has an integer: add it to wholeNumbers", of, field.Name)
 		}
 	}
 }
