@@ -421,6 +421,27 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
+// An override is judged beside what it does not replace.
+func TestOverrideWarnings(t *testing.T) {
+	p := a(t, `
+		all: 200 per minute, on orders, each caller; 50 per hour, each address; 9 per second, together
+		route orders: GET /orders`)
+	for override, want := range map[string]string{
+		"200 per minute, on orders":                    "[]",
+		"500 per minute, on orders, each caller":       "[]",
+		"500 per minute, on orders, shadow":            "never decides", // it replaces nothing
+		"10 per minute; 100 per minute":                "never decides",
+		"10 per second":                                `"9 per second, together" denies`,
+		"no limit, on orders; 400 calls per minute":    "[]",
+		"no limit; 3 tokens per minute, on GET /other": "No route's cost names tokens",
+	} {
+		got := fmt.Sprint(p.OverrideWarnings(parsed(t, strings.Split(override, "; "))))
+		if !strings.Contains(got, want) {
+			t.Errorf("%s: got %s, want %s", override, got, want)
+		}
+	}
+}
+
 // A cost that could be read in two ways is refused.
 func TestCostsRefused(t *testing.T) {
 	for _, text := range []string{`null`, `{"":3}`, `{"":3,"cost":7}`, `"5"`, `1.5`, `{"input":null`} {

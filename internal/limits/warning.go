@@ -52,6 +52,25 @@ func (p *Policy) Warnings() []Warning {
 	return all
 }
 
+// OverrideWarnings returns what an operator should know before saving an override, beside
+// the policy's limits that it does not replace.
+func (p *Policy) OverrideWarnings(list []Limit) []string {
+	if len(list) == 0 {
+		return nil
+	}
+	c := Caller{Override: list, InForce: true}
+	beside := Policy{Routes: p.Routes, Limits: slices.DeleteFunc(slices.Clone(p.Limits), c.replaces),
+		Plans: []Plan{{Name: "override",
+			Limits: slices.DeleteFunc(slices.Clone(list), func(l Limit) bool { return l.Lifted })}}}
+	var all []string
+	for _, w := range beside.Warnings() {
+		if strings.HasPrefix(w.Field, "plans[0].limits[") {
+			all = append(all, w.Message)
+		}
+	}
+	return all
+}
+
 // ends reports whether some calls under a limit are settled.
 func (p *Policy) ends(l Limit) bool {
 	return slices.ContainsFunc(p.Routes, func(r Route) bool {

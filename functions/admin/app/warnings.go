@@ -18,19 +18,7 @@ const manyKeys = 1000
 
 // OverrideWarnings returns what an operator should know before saving an override.
 func OverrideWarnings(set *policy.Set, list []limits.Limit) []string {
-	if len(list) == 0 {
-		return nil
-	}
-	held := slices.DeleteFunc(slices.Clone(list), func(l limits.Limit) bool { return l.Lifted })
-	p := &limits.Policy{Plans: []limits.Plan{{Name: "override", Limits: held}}, Limits: set.Limits,
-		Routes: set.Routes}
-	var all []string
-	for _, w := range p.Warnings() {
-		if strings.HasPrefix(w.Field, "plans[0].limits[") {
-			all = append(all, w.Message)
-		}
-	}
-	return all
+	return set.Language().OverrideWarnings(list)
 }
 
 // UnconfirmedError means that nothing was saved, because the author of a save has not
