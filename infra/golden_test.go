@@ -64,7 +64,10 @@ func TestGolden(t *testing.T) {
 		made   func() (template, error)
 		types  []string
 		golden []byte
-	}{"dev": {dev, emulated, golden.Dev}, "prod": {prod, nil, golden.Prod}} {
+	}{
+		"dev": {dev, emulated, golden.Dev}, "prod": {prod, nil, golden.Prod},
+		"template": {func() (template, error) { return resolved(t, with2(bare, "Stage", "template")), nil }, nil, golden.Template},
+	} {
 		t.Run(name, func(t *testing.T) {
 			got := goldenOf(t, of(t, c.made), c.types)
 			if *update {

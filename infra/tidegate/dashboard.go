@@ -31,6 +31,8 @@ var dashboardRoutes = []dashboardRoute{
 type dashboard struct {
 	api   awsapigatewayv2.CfnApi
 	stage awsapigatewayv2.CfnStage
+	// address is the dashboard's URL without a slash.
+	address string
 }
 
 func (t *Tidegate) newDashboard() *dashboard {
@@ -46,11 +48,12 @@ func (t *Tidegate) newDashboard() *dashboard {
 			ThrottlingRateLimit:  jsii.Number(dashboardRoutes[0].rate),
 			ThrottlingBurstLimit: jsii.Number(dashboardRoutes[0].burst)},
 	})
-	d := &dashboard{api, stage}
-	t.DashboardURL = *api.AttrApiEndpoint() + "/"
+	d := &dashboard{api: api, stage: stage}
+	d.address = *api.AttrApiEndpoint()
 	if own.maybe() {
 		t.newDomain(d)
 	}
+	t.DashboardURL = d.address + "/"
 	return d
 }
 
@@ -66,7 +69,7 @@ func (t *Tidegate) newDomain(d *dashboard) {
 	})
 	awsapigatewayv2.NewCfnApiMapping(scope, jsii.String("Mapping"), &awsapigatewayv2.CfnApiMappingProps{
 		ApiId: d.api.Ref(), DomainName: domain.Ref(), Stage: d.stage.Ref()})
-	t.DashboardURL = own.text("https://"+t.props.Domain+"/", t.DashboardURL)
+	d.address = own.text("https://"+t.props.Domain, d.address)
 	t.DashboardTarget = *domain.AttrRegionalDomainName()
 }
 

@@ -3,7 +3,6 @@ package tidegate
 import (
 	"fmt"
 	"maps"
-	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
@@ -194,7 +193,7 @@ const adminTimeout = 25
 func (t *Tidegate) newAdmin() *function {
 	p := t.props
 	environment := map[string]string{
-		"STAGE": p.Stage, "ADMIN_URL": strings.TrimSuffix(t.DashboardURL, "/"), "CHANGES_LOG": t.ChangesLog,
+		"STAGE": p.Stage, "ADMIN_URL": t.api.address, "CHANGES_LOG": t.ChangesLog,
 		"FOREIGN_KEYS": p.Props.Check["FOREIGN_KEYS"], "TRUSTED_PROXIES": p.Props.Check["TRUSTED_PROXIES"],
 	}
 	if p.template != nil {
