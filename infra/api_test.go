@@ -130,7 +130,7 @@ func TestGatewayResponses(t *testing.T) {
 func TestResponseMappings(t *testing.T) {
 	made := of(t, dev)
 	integration := made.only(t, "AWS::ApiGatewayV2::Integration", "ExampleHttp").Properties
-	for _, status := range []string{"200", "404", "500"} {
+	for _, status := range []string{"200", "404", "429", "500"} {
 		got := map[string]string{}
 		for _, p := range list(integration.at("ResponseParameters", status, "ResponseParameters")) {
 			pair, _ := p.(map[string]any)

@@ -190,7 +190,7 @@ func waitInBody(e evidence) outcome {
 func onTrue429(c check) check {
 	return func(e evidence) outcome {
 		if e.last().status == http.StatusForbidden {
-			return skip("denials are 403: deploy with -c httpApiDeny=context for a true 429")
+			return skip("denials are 403: deploy with check.HTTP_API_DENY=context for a true 429")
 		}
 		return on(tooMany, c)(e)
 	}
