@@ -42,7 +42,6 @@ func deploy() error {
 	if err != nil {
 		return err
 	}
-	build := &build{root: root}
 	app := awscdk.NewApp(nil)
 	given, _ := app.Node().TryGetContext(jsii.String("stage")).(string)
 	if given == "" {
@@ -52,8 +51,11 @@ func deploy() error {
 	if err != nil {
 		return err
 	}
-	err = synthesise(app, func() { newStack(app, props, build.code) })
-	return cmp.Or(build.err, err) // the CDK's own error does not have the build's cause
+	code, err := build(root)
+	if err != nil {
+		return err
+	}
+	return synthesise(app, func() { newStack(app, props, code) })
 }
 
 // stageProps returns the props of a stage from its file in the folder. Only dev needs no
