@@ -144,7 +144,8 @@ func TestSettingsCanChange(t *testing.T) {
 		"serverless": {before: minimal, after: once(serverless())},
 		"dev": {before: dev, after: once(with(settings.Default("dev"), func(p *settings.Props) {
 			p.Keep, p.Example, p.Crossings = true, false, settings.SNS
-			p.AdminUser, p.AdminUsersSecret, p.AlarmTopic = "none", "a", "arn:aws:sns:eu-west-1:111122223333:a"
+			p.AdminUser, p.AdminUsersSecret, p.AlarmTopic = "none", "a",
+				"arn:aws:sns:eu-west-1:111122223333:a"
 		}))},
 		"version": {before: once(with(onNodes(), func(p *settings.Props) { p.Version = "8.1" })),
 			after: once(onNodes()), replaced: []string{"AWS::ElastiCache::ParameterGroup"}},
@@ -185,7 +186,10 @@ func TestFixedSettingsCannotChange(t *testing.T) {
 	}{
 		"cidr": {minimal, with(settings.Default("prod"), func(p *settings.Props) { p.CIDR = "10.0.0.0/16" }),
 			"Cache: SubnetIds"},
-		"zones": {nodes, with(onNodes(), func(p *settings.Props) { p.Zones = []string{"eu-west-1a", "eu-west-1c"} }),
+		"zones": {nodes, with(onNodes(), func(p *settings.Props) {
+			p.Zones = []string{"eu-west-1a",
+				"eu-west-1c"}
+		}),
 			"AvailabilityZone replaces AWS::EC2::Subnet"},
 		"replicas": {nodes, with(onNodes(), func(p *settings.Props) { p.Replicas = 1 }),
 			"Nodes: ReplicasPerNodeGroup"},

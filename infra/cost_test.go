@@ -41,7 +41,8 @@ var prices = []price{
 	{"KMS key and two secrets", 1 + 2*.4, 0, "1.00 + 2 × 0.40", inDev},
 	{"ten metrics of alarms", 10 * .1, 0, "10 × 0.10", inDev},
 	{"each minute: the log of changes", hours * 60 * (.005/1000 + .2/1e6 + .1*.5*.0000133334), 0,
-		"43,800 lists × 0.005 a thousand; as many calls of 0.1 s × 0.5 GB; not counted: objects, 0.023 a GB", inDev},
+		"43,800 lists × 0.005 a thousand; as many calls of 0.1 s × 0.5 GB; not counted: objects, 0.023 a GB",
+		inDev},
 	{"`metrics=true`, and its alarms", 12*.3 + 6*.1, metricBytes * 1e6 / 1e9 * .5,
 		"12 × 0.30 and 6 × 0.10; 200 bytes of log a check × 0.50 a GB", inProd},
 	{"the alarm on `checkConcurrency`", .1, 0, "0.10", inProd},
@@ -49,8 +50,20 @@ var prices = []price{
 	{"each further GB in a serverless cache", hours * .084, 0,
 		"730 hours × 0.084; a million keys are about 2 GB, and `maxStorageGB` is the bound", option},
 	{"each NAT gateway", hours * (.045 + .005), 0, "730 hours × (0.045 + 0.005)", option},
-	{"`store=nodes`, each cache.r7g.large", hours * .1752, 0, "730 hours × 0.1752; minus the serverless cache", option},
-	{"`store=url`", -(.1*hours*.084 + 4*.1), -checkECPUs * .0023, "no cache, and four alarms less; a secret of yours, 0.40", option},
+	{
+		"`store=nodes`, each cache.r7g.large",
+		hours * .1752,
+		0,
+		"730 hours × 0.1752; minus the serverless cache",
+		option,
+	},
+	{
+		"`store=url`",
+		-(.1*hours*.084 + 4*.1),
+		-checkECPUs * .0023,
+		"no cache, and four alarms less; a secret of yours, 0.40",
+		option,
+	},
 }
 
 // The table of costs in docs/deploy.md is made of this list.

@@ -58,8 +58,9 @@ func newExample(stack awscdk.Stack, props *settings.Props, limits *tidegate.Tide
 		denial = "its backend answers 429"
 	}
 	for id, o := range map[string][2]string{
-		"ExampleRestUrl":           {*rest.Url(), "The example REST API: 429 over a limit"},
-		"ExampleHttpUrl":           {*http.ApiEndpoint(), "The example HTTP API: " + denial + " over a limit"},
+		"ExampleRestUrl": {*rest.Url(), "The example REST API: 429 over a limit"},
+		"ExampleHttpUrl": {*http.ApiEndpoint(), "The example HTTP API: " + denial +
+			" over a limit"},
 		"ExampleRestAuthorizerArn": {*restAuthorizer.ARN, "Authorizer of the example REST API"},
 		"ExampleHttpAuthorizerArn": {*httpAuthorizer.ARN, "Authorizer of the example HTTP API"},
 	} {
@@ -110,7 +111,8 @@ func (e *example) newHTTP() awsapigatewayv2.HttpApi {
 		CreateDefaultStage: jsii.Bool(false),
 		CorsPreflight: &awsapigatewayv2.CorsPreflightOptions{
 			AllowOrigins: jsii.Strings(authorizer.AnyOrigin), AllowHeaders: jsii.Strings(requestHeaders...),
-			AllowMethods: &methods, ExposeHeaders: jsii.Strings("Retry-After", "RateLimit", "RateLimit-Policy"),
+			AllowMethods: &methods, ExposeHeaders: jsii.Strings("Retry-After", "RateLimit",
+				"RateLimit-Policy"),
 		},
 	})
 	awsapigatewayv2.NewHttpStage(e.Stack, jsii.String("ExampleHttpStage"), &awsapigatewayv2.HttpStageProps{

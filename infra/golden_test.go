@@ -66,7 +66,8 @@ func TestGolden(t *testing.T) {
 		golden []byte
 	}{
 		"dev": {dev, emulated, golden.Dev}, "prod": {prod, nil, golden.Prod},
-		"template": {func() (template, error) { return resolved(t, with2(bare, "Stage", "template")), nil }, nil, golden.Template},
+		"template": {func() (template, error) { return resolved(t, with2(bare, "Stage", "template")), nil },
+			nil, golden.Template},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := goldenOf(t, of(t, c.made), c.types)
@@ -96,7 +97,9 @@ func TestPublishedTemplate(t *testing.T) {
 		return
 	}
 	if diff := cmp.Diff(string(read(t, file)), string(got)); diff != "" {
-		t.Errorf("go -C infra test . -run TestPublishedTemplate -update accepts this (-golden +synthesised):\n%s",
-			diff)
+		t.Errorf(
+			"go -C infra test . -run TestPublishedTemplate -update accepts this (-golden +synthesised):\n%s",
+			diff,
+		)
 	}
 }

@@ -98,7 +98,7 @@ func writeTemplate(file string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(file, text, 0o644) //nolint:gosec // it is published
+	return os.WriteFile(file, text, 0o644)
 }
 
 // newApp returns an app with the context of cdk.json and more, which writes to a folder.
@@ -177,13 +177,13 @@ func readable(value any, indent string) []byte {
 
 // synthesise writes the cloud assembly of an app. The CDK panics with a readable text on
 // errors.
-func synthesise(app awscdk.App, make func()) (err error) {
+func synthesise(app awscdk.App, compose func()) (err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			err = fmt.Errorf("%v", fault)
 		}
 	}()
-	make()
+	compose()
 	app.Synth(nil)
 	return nil
 }

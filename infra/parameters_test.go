@@ -166,7 +166,8 @@ func TestTemplateIsTheApp(t *testing.T) {
 func sameIDs(t *testing.T, got, want template) {
 	t.Helper()
 	ids := func(made template) string {
-		return regexp.MustCompile(`AllowEventRule\w+`).ReplaceAllString(strings.Join(sorted(made.Resources), "\n"), "")
+		return regexp.MustCompile(`AllowEventRule\w+`).
+			ReplaceAllString(strings.Join(sorted(made.Resources), "\n"), "")
 	}
 	if diff := cmp.Diff(ids(want), ids(got)); diff != "" {
 		t.Errorf("resources (-app +template):\n%s", diff)
@@ -180,12 +181,20 @@ func numbersAsText(t *testing.T, p properties) string {
 }
 
 // kept has parameters of what an earlier stack kept, or what an account has.
-var kept = map[string]any{"KeyArn": "arn:aws:kms:eu-west-1:111122223333:key/0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f", "PepperSecret": "tidegate-prod/pepper",
-	"ChangesBucket": "tidegate-prod-changes", "SnapshotArn": "arn:a", "AlarmTopic": "arn:aws:sns:eu-west-1:111122223333:a"}
+var kept = map[string]any{
+	"KeyArn":        "arn:aws:kms:eu-west-1:111122223333:key/0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f",
+	"PepperSecret":  "tidegate-prod/pepper",
+	"ChangesBucket": "tidegate-prod-changes",
+	"SnapshotArn":   "arn:a",
+	"AlarmTopic":    "arn:aws:sns:eu-west-1:111122223333:a",
+}
 
 // A deployment takes what exists, and makes the rest. The construct and the template agree.
 func TestTakesWhatExists(t *testing.T) {
-	network := map[string]any{"VpcId": "vpc-0a1b2c3d", "SubnetIds": []any{"subnet-0a1b2c3d", "subnet-1a1b2c3d"}}
+	network := map[string]any{
+		"VpcId":     "vpc-0a1b2c3d",
+		"SubnetIds": []any{"subnet-0a1b2c3d", "subnet-1a1b2c3d"},
+	}
 	for name, c := range map[string]struct {
 		parameters map[string]any
 		props      settings.Props
@@ -193,26 +202,35 @@ func TestTakesWhatExists(t *testing.T) {
 		variables  map[string]string
 	}{
 		"kept": {kept, with(settings.Default("prod"), func(p *settings.Props) {
-			p.Key, p.PepperSecret, p.ChangesBucket = kept["KeyArn"].(string), "tidegate-prod/pepper", "tidegate-prod-changes"
+			p.Key, p.PepperSecret, p.ChangesBucket = kept["KeyArn"].(string), "tidegate-prod/pepper",
+				"tidegate-prod-changes"
 			p.Snapshot, p.AlarmTopic = kept["SnapshotArn"].(string), kept["AlarmTopic"].(string)
 			p.Snapshot = "arn:aws:elasticache:eu-west-1:111122223333:serverlesscachesnapshot:a"
 		}), []string{"AWS::KMS::Key", "AWS::S3::Bucket", "AWS::SNS::Topic"},
-			map[string]string{"KEY_PEPPER": "{{resolve:secretsmanager:tidegate-prod/pepper:SecretString:::}}"}},
+			map[string]string{
+				"KEY_PEPPER": "{{resolve:secretsmanager:tidegate-prod/pepper:SecretString:::}}"}},
 		"network": {network, with(settings.Default("prod"), func(p *settings.Props) {
 			p.VPC, p.Subnets = "vpc-0a1b2c3d", []string{"subnet-0a1b2c3d", "subnet-1a1b2c3d"}
 		}), []string{"AWS::EC2::VPC", "AWS::EC2::Subnet", "AWS::EC2::VPCEndpoint"}, nil},
-		"group": {with2(network, "SecurityGroupId", "sg-0a1b2c3d"), with(settings.Default("prod"), func(p *settings.Props) {
-			p.VPC, p.Subnets = "vpc-0a1b2c3d", []string{"subnet-0a1b2c3d", "subnet-1a1b2c3d"}
-			p.SecurityGroup = "sg-0a1b2c3d"
-		}), []string{"AWS::EC2::VPC"}, nil},
-		"Valkey in a network": {with2(network, "ValkeyUrlSecret", "valkey"), with(settings.Default("prod"), func(p *settings.Props) {
-			p.VPC, p.Subnets = "vpc-0a1b2c3d", []string{"subnet-0a1b2c3d", "subnet-1a1b2c3d"}
-			p.Kind, p.URLSecret = settings.URL, "valkey"
-		}), []string{"AWS::ElastiCache::ServerlessCache", "AWS::ElastiCache::User", "AWS::EC2::SecurityGroupIngress"},
+		"group": {with2(network, "SecurityGroupId", "sg-0a1b2c3d"), with(settings.Default("prod"),
+			func(p *settings.Props) {
+				p.VPC, p.Subnets = "vpc-0a1b2c3d", []string{"subnet-0a1b2c3d", "subnet-1a1b2c3d"}
+				p.SecurityGroup = "sg-0a1b2c3d"
+			}), []string{"AWS::EC2::VPC"}, nil},
+		"Valkey in a network": {with2(network, "ValkeyUrlSecret", "valkey"), with(settings.Default("prod"),
+			func(p *settings.Props) {
+				p.VPC, p.Subnets = "vpc-0a1b2c3d", []string{"subnet-0a1b2c3d", "subnet-1a1b2c3d"}
+				p.Kind, p.URLSecret = settings.URL, "valkey"
+			}), []string{"AWS::ElastiCache::ServerlessCache", "AWS::ElastiCache::User",
+			"AWS::EC2::SecurityGroupIngress"},
 			map[string]string{"VALKEY_URL": "{{resolve:secretsmanager:valkey:SecretString:::}}"}},
 		"Valkey without a network": {map[string]any{"ValkeyUrlSecret": "valkey"},
-			with(settings.Default("prod"), func(p *settings.Props) { p.Kind, p.URLSecret = settings.URL, "valkey" }),
-			[]string{"AWS::ElastiCache::UserGroup", "AWS::EC2::VPC", "AWS::EC2::SecurityGroup", "AWS::EC2::VPCEndpoint",
+			with(settings.Default("prod"), func(p *settings.Props) {
+				p.Kind, p.URLSecret = settings.URL,
+					"valkey"
+			}),
+			[]string{"AWS::ElastiCache::UserGroup", "AWS::EC2::VPC", "AWS::EC2::SecurityGroup",
+				"AWS::EC2::VPCEndpoint",
 				"AWS::EC2::Subnet"},
 			map[string]string{"VALKEY_URL": "{{resolve:secretsmanager:valkey:SecretString:::}}"}},
 	} {

@@ -88,7 +88,12 @@ func TestNodes(t *testing.T) {
 	}
 	equal(t, "key", text(cache["KmsKeyId"]), made.key(t))
 	equal(t, "users", text(cache.at("UserGroupIds", 0)), ref(t, made, "AWS::ElastiCache::UserGroup", ""))
-	equal(t, "subnets", text(cache["CacheSubnetGroupName"]), ref(t, made, "AWS::ElastiCache::SubnetGroup", ""))
+	equal(
+		t,
+		"subnets",
+		text(cache["CacheSubnetGroupName"]),
+		ref(t, made, "AWS::ElastiCache::SubnetGroup", ""),
+	)
 	equal(t, "version", cache["EngineVersion"], "9.1")
 	parameters := made.only(t, "AWS::ElastiCache::ParameterGroup", "").Properties
 	equal(t, "family", parameters["CacheParameterGroupFamily"], "valkey9")
@@ -119,7 +124,8 @@ func TestFunctionsLogInByIAMOverTLS(t *testing.T) {
 	t.Setenv("AWS_REGION", "eu-west-1")
 	on(t, func(t *testing.T, made template) {
 		for id, user := range map[string]string{"Check": "CheckUser", "Admin": "AdminUser"} {
-			raw := strings.NewReplacer("${", "", "}", "", "Store", "").Replace(text(environment(t, made, id)["VALKEY_URL"]))
+			raw := strings.NewReplacer("${", "", "}", "", "Store", "").
+				Replace(text(environment(t, made, id)["VALKEY_URL"]))
 			if err := valkeyurl.CheckURL(raw); err != nil {
 				t.Fatalf("%s: %v", raw, err)
 			}
@@ -229,8 +235,17 @@ func TestSecretsAreReferences(t *testing.T) {
 			"KEY_PEPPER":     {"Check", "Pepper"},
 			"ADMIN_PASSWORD": {"Admin", "Password"},
 		} {
-			equal(t, variable, text(environment(t, made, where[0])[variable]),
-				"{{resolve:secretsmanager:"+ref(t, made, "AWS::SecretsManager::Secret", where[1])+":SecretString:::}}")
+			equal(
+				t,
+				variable,
+				text(environment(t, made, where[0])[variable]),
+				"{{resolve:secretsmanager:"+ref(
+					t,
+					made,
+					"AWS::SecretsManager::Secret",
+					where[1],
+				)+":SecretString:::}}",
+			)
 		}
 		equal(t, "pepper", text(environment(t, made, "Check")["KEY_PEPPER"]),
 			text(environment(t, made, "Admin")["KEY_PEPPER"]))
@@ -286,10 +301,18 @@ func TestLogRetention(t *testing.T) {
 }
 
 func TestOutputs(t *testing.T) {
-	common := []string{"AlarmTopicArn", "ChangesLog", "CheckFunctionArn", "CheckSecurityGroup", "DashboardUrl",
-		"EncryptionKey", "FirstLogin"}
+	common := []string{
+		"AlarmTopicArn",
+		"ChangesLog",
+		"CheckFunctionArn",
+		"CheckSecurityGroup",
+		"DashboardUrl",
+		"EncryptionKey",
+		"FirstLogin",
+	}
 	for build, more := range map[*func() (template, error)][]string{
-		&dev:     {"ExampleHttpAuthorizerArn", "ExampleHttpUrl", "ExampleRestAuthorizerArn", "ExampleRestUrl"},
+		&dev: {"ExampleHttpAuthorizerArn", "ExampleHttpUrl", "ExampleRestAuthorizerArn",
+			"ExampleRestUrl"},
 		&minimal: nil,
 	} {
 		made := of(t, *build)
@@ -304,7 +327,12 @@ func TestOutputs(t *testing.T) {
 	}
 	outputs := of(t, prod).Outputs
 	equal(t, "own domain", outputs["DashboardUrl"].Value, "https://limits.example.com/")
-	equal(t, "what it points to", text(outputs["DashboardTarget"].Value), "${"+of(t, prod).only(t, "AWS::ApiGatewayV2::DomainName", "").id+".RegionalDomainName}")
+	equal(
+		t,
+		"what it points to",
+		text(outputs["DashboardTarget"].Value),
+		"${"+of(t, prod).only(t, "AWS::ApiGatewayV2::DomainName", "").id+".RegionalDomainName}",
+	)
 }
 
 // A deleted dev stage leaves only its log of changes. Prod retains what cannot be recreated, except after

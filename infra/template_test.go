@@ -47,7 +47,8 @@ func everything() settings.Props {
 		"JWT_JWKS_URL": "https://login.example.com/keys", "IPV4_PREFIX": "24", "IPV6_PREFIX": "56",
 		"JWT_LEEWAY": "1m", "JWT_IDENTITY_CLAIM": "client_id", "JWT_PLAN_CLAIM": "plan",
 		"JWT_PLAN_MAP": `{"gold":"pro"}`, "JWT_REQUIRED_CLAIMS": `{"token_use":"access"}`,
-		"JWT_CONTEXT_CLAIMS": "email", "JWT_COOKIE": "session", "JWT_COOKIE_ORIGINS": "https://app.example.com",
+		"JWT_CONTEXT_CLAIMS": "email",
+		"JWT_COOKIE":         "session", "JWT_COOKIE_ORIGINS": "https://app.example.com",
 		"TRUSTED_PROXIES": "cloudfront", "KEY_HEADERS": "x-api-key,apikey", "FOREIGN_KEYS": "true",
 		"VALKEY_TIMEOUT": "200ms", "CALLER_CACHE": "1h", "DENY_CACHE": "0s", "SETTLE_WITHIN": "30m",
 		"HTTP_API_DENY": "context", "DIRECT_CALLS": "on", "USAGE_IDENTIFIER": "true", "LOG_LEVEL": "warn",
@@ -55,7 +56,8 @@ func everything() settings.Props {
 	p.Admin = map[string]string{
 		"OIDC_ISSUER": "https://login.example.com", "OIDC_CLIENT_ID": "tidegate", "OIDC_EDITOR_VALUES": "ops",
 		"OIDC_VIEWER_VALUES": "staff,guests", "OIDC_ROLE_CLAIM": "cognito:groups",
-		"OIDC_SCOPES": "openid profile", "ADMIN_NETWORKS": "203.0.113.0/24,2001:db8::/32", "OWNER_VIEW": "api",
+		"OIDC_SCOPES":    "openid profile",
+		"ADMIN_NETWORKS": "203.0.113.0/24,2001:db8::/32", "OWNER_VIEW": "api",
 		"OWNER_NETWORKS": "0.0.0.0/0,::/0", "SESSION_IDLE": "15m", "SESSION_LIFETIME": "8h",
 		"RELEASE": "v1.2.3", "LOG_LEVEL": "warn",
 	}

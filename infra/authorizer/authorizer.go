@@ -120,7 +120,8 @@ func (p *Props) checkStack(scope constructs.Construct) {
 	if p.RestAPI == nil && p.HTTPAPI == nil {
 		return // the guard reports it
 	}
-	if here, there := awscdk.Stack_Of(scope), awscdk.Stack_Of(api); *here.Node().Path() != *there.Node().Path() {
+	if here, there := awscdk.Stack_Of(scope),
+		awscdk.Stack_Of(api); *here.Node().Path() != *there.Node().Path() {
 		panic(fmt.Sprintf("%s: the API is of stack %s, and its methods and this authorizer need each other: "+
 			"make the authorizer in that stack; the function may be of another", *scope.Node().Path(),
 			*there.Node().Path()))
@@ -137,10 +138,14 @@ func isSpec(api awsapigateway.IRestApi) bool {
 }
 
 func (a *RateLimitAuthorizer) attachREST(scope constructs.Construct, p *Props) {
-	attached := awsapigateway.NewCfnAuthorizer(scope, jsii.String("Authorizer"), &awsapigateway.CfnAuthorizerProps{
-		RestApiId: p.RestAPI.RestApiId(), Name: &p.Name, Type: jsii.String("REQUEST"),
-		AuthorizerUri: invokeURI(scope, p.Function), AuthorizerResultTtlInSeconds: jsii.Number(0),
-	})
+	attached := awsapigateway.NewCfnAuthorizer(
+		scope,
+		jsii.String("Authorizer"),
+		&awsapigateway.CfnAuthorizerProps{
+			RestApiId: p.RestAPI.RestApiId(), Name: &p.Name, Type: jsii.String("REQUEST"),
+			AuthorizerUri: invokeURI(scope, p.Function), AuthorizerResultTtlInSeconds: jsii.Number(0),
+		},
+	)
 	a.ID = attached.Ref()
 	a.REST = &restAuthorizer{a.ID}
 	a.ARN = p.permit(scope, p.RestAPI.RestApiId(), a.ID)
@@ -156,6 +161,8 @@ func (a *RateLimitAuthorizer) attachREST(scope constructs.Construct, p *Props) {
 type restAuthorizer struct{ id *string }
 
 // AuthorizerId implements awsapigateway.IAuthorizer.
+//
+//nolint:revive,staticcheck // the CDK's name
 func (a *restAuthorizer) AuthorizerId() *string { return a.id }
 
 // AuthorizationType implements awsapigateway.IAuthorizer.

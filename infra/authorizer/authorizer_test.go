@@ -337,7 +337,8 @@ func TestRoutesWithoutTheAuthorizer(t *testing.T) {
 				&awsapigatewayv2.HttpApiProps{DefaultIntegration: backend()})
 			authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("Limits"),
 				&authorizer.Props{Function: s.check, HTTPAPI: api})
-		}, "no method or route of the API has this authorizer.*default \\(Somebody/Shop/DefaultRoute/Resource\\)", ""},
+		},
+			"has this authorizer.*default \\(Somebody/Shop/DefaultRoute/Resource\\)", ""},
 		"a LambdaRestApi": {func(s *userApp) {
 			api := awsapigateway.NewLambdaRestApi(s.stack, jsii.String("Shop"),
 				&awsapigateway.LambdaRestApiProps{Handler: s.function("Backend")})
@@ -361,7 +362,8 @@ func TestRoutesWithoutTheAuthorizer(t *testing.T) {
 			awscdk.Annotations_Of(s.stack).AcknowledgeWarning(jsii.String("tidegate:OpenRoutes"), nil)
 			s.use(authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("Limits"),
 				&authorizer.Props{Function: s.check, HTTPAPI: s.http}))
-			s.http.AddRoutes(&awsapigatewayv2.AddRoutesOptions{Path: jsii.String("/health"), Integration: backend()})
+			s.http.AddRoutes(&awsapigatewayv2.AddRoutesOptions{Path: jsii.String("/health"),
+				Integration: backend()})
 		}, "", ""},
 		"scopes": {func(s *userApp) {
 			limits := authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("Limits"),
@@ -370,7 +372,8 @@ func TestRoutesWithoutTheAuthorizer(t *testing.T) {
 				Authorizer: limits.HTTP, AuthorizationScopes: jsii.Strings("orders/read")})
 		}, "ANY / .* has scopes", ""},
 		"an API of another stack": {func(s *userApp) {
-			authorizer.NewRateLimitAuthorizer(awscdk.NewStack(s.app, jsii.String("Other"), nil), jsii.String("Limits"),
+			authorizer.NewRateLimitAuthorizer(awscdk.NewStack(s.app, jsii.String("Other"), nil),
+				jsii.String("Limits"),
 				&authorizer.Props{Function: s.check, RestAPI: s.rest})
 		}, "Other/Limits: the API is of stack Somebody.*make the authorizer in that stack", ""},
 	} {

@@ -112,7 +112,8 @@ type statusMappings struct{ ResponseParameters []mapping }
 // statuses are those of answers that get the RateLimit fields. API Gateway requires a list
 // for each; an integration's own mappings add theirs.
 var statuses = []string{"200", "201", "202", "204", "206", "301", "302", "303", "304", "307", "308", "400",
-	"401", "402", "403", "404", "405", "406", "408", "409", "410", "412", "413", "415", "422", "424", "428", "429",
+	"401", "402", "403", "404", "405", "406", "408", "409", "410", "412", "413", "415", "422", "424", "428",
+	"429",
 	"500", "501", "502", "503", "504"}
 
 // mappingsWith returns the property ResponseParameters of an HTTP API's integration, which

@@ -34,15 +34,23 @@ func (g *guard) Validate() *[]*string {
 		g.sort(node, &calls)
 	}
 	if len(calls.scoped) > 0 {
-		problems = append(problems, strings.Join(calls.scoped, ", ")+" has scopes, which API Gateway does not "+
-			"check with this authorizer: remove them, and require them in the policy, see docs/replace.md")
+		problems = append(
+			problems,
+			strings.Join(calls.scoped, ", ")+" has scopes, which API Gateway does not "+
+				"check with this authorizer: remove them, and require them in the policy, see "+
+				"docs/replace.md",
+		)
 	}
 	g.warnOf(calls.others)
 	g.warnOfOpen(calls.open)
 	if calls.guarded == 0 && len(calls.open)+len(calls.others) > 0 {
-		problems = append(problems, fmt.Sprintf("no method or route of the API has this authorizer, so no call "+
-			"is counted: give it to %s, as Authorizer of AddMethod and AddRoutes, or in DefaultMethodOptions of "+
-			"AddProxy", strings.Join(slices.Concat(calls.open, calls.others), ", ")))
+		problems = append(
+			problems,
+			fmt.Sprintf("no method or route of the API has this authorizer, so no call "+
+				"is counted: give it to %s, as Authorizer of AddMethod and AddRoutes, or in "+
+				"DefaultMethodOptions of "+
+				"AddProxy", strings.Join(slices.Concat(calls.open, calls.others), ", ")),
+		)
 	}
 	return jsii.Strings(problems...)
 }
@@ -60,7 +68,7 @@ type routes struct {
 func (g *guard) sort(node constructs.IConstruct, all *routes) {
 	var kind, authorizer *string
 	var scopes *[]*string
-	name := ""
+	var name string
 	switch r := node.(type) {
 	case awsapigateway.CfnMethod:
 		if !g.ours(r, r.RestApiId()) || *r.HttpMethod() == "OPTIONS" {
@@ -69,7 +77,8 @@ func (g *guard) sort(node constructs.IConstruct, all *routes) {
 		kind, authorizer, name = r.AuthorizationType(), r.AuthorizerId(), *r.HttpMethod()
 	case awsapigatewayv2.CfnRoute:
 		api := g.props.HTTPAPI
-		if api == nil || !refers(r, r.ApiId(), api.ApiId(), api) || strings.HasPrefix(*r.RouteKey(), "OPTIONS ") {
+		if api == nil || !refers(r, r.ApiId(), api.ApiId(), api) || strings.HasPrefix(*r.RouteKey(),
+			"OPTIONS ") {
 			return
 		}
 		kind, authorizer, name = r.AuthorizationType(), r.AuthorizerId(), *r.RouteKey()
@@ -78,11 +87,12 @@ func (g *guard) sort(node constructs.IConstruct, all *routes) {
 		return
 	}
 	name += " (" + *node.Node().Path() + ")"
-	attached, _ := g.scope.Node().TryFindChild(jsii.String("Authorizer")).(constructs.IConstruct)
+	attached := g.scope.Node().TryFindChild(jsii.String("Authorizer"))
 	switch {
 	case kind == nil || *kind == "NONE":
 		all.open = append(all.open, name)
-	case *kind == "CUSTOM" && attached != nil && authorizer != nil && refers(node, authorizer, g.id, attached):
+	case *kind == "CUSTOM" && attached != nil && authorizer != nil && refers(node, authorizer, g.id,
+		attached):
 		if all.guarded++; scopes != nil && len(*scopes) > 0 {
 			all.scoped = append(all.scoped, name)
 		}
@@ -201,7 +211,8 @@ func (g *guard) warnOfOpen(open []string) {
 	}
 	awscdk.Annotations_Of(g.scope).AddWarningV2(jsii.String("tidegate:OpenRoutes"), jsii.String(
 		"These have no authorizer, so anybody calls them, and nothing is counted: "+strings.Join(open, ", ")+
-			". The CDK adds ANY / beside a proxy without its options. Acknowledge the warning for those that "+
+			". The CDK adds ANY / beside a proxy without its options. Acknowledge the warning for those "+
+			"that "+
 			"are meant to be open: Annotations_Of(scope).AcknowledgeWarning(\"tidegate:OpenRoutes\")"))
 }
 

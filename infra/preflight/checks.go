@@ -146,7 +146,8 @@ func (l *look) names() (problem string, failed error) {
 	}
 	if len(taken) > 0 {
 		problem = "exist already: delete what an earlier stack of this stage left and nobody needs, take " +
-			"over what it left with pepperSecret, changesBucket and key, or choose another stage: " + strings.Join(taken, "; ")
+			"over what it left with pepperSecret, changesBucket and key, or choose another stage: " +
+			strings.Join(taken, "; ")
 	}
 	return problem, failed
 }

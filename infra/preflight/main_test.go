@@ -89,7 +89,8 @@ func TestFindings(t *testing.T) {
 			"eu-west-1a is no zone of this region"},
 		"existing Valkey": {account: empty("elasticache describe-users", "error AccessDenied", "ec2 describe-vpcs", `5`,
 			"secretsmanager list-secrets", `["tidegate-prod/pepper"]`),
-			flags: map[string]string{"store": "url", "valkeyUrlSecret": "a", "pepperSecret": "tidegate-prod/pepper"}},
+			flags: map[string]string{"store": "url", "valkeyUrlSecret": "a",
+				"pepperSecret": "tidegate-prod/pepper"}},
 		"networks":     {empty("ec2 describe-vpcs", `5`), nil, "5 of 5 VPCs are used"},
 		"no addresses": {account: empty("ec2 describe-addresses", `5`)},
 		"addresses": {empty("ec2 describe-addresses", `4`), map[string]string{

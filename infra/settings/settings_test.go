@@ -34,7 +34,8 @@ func TestDefaultsByStage(t *testing.T) {
 		got := Props{Keep: p.Keep, Metrics: p.Metrics, Example: p.Example, LogDays: p.LogDays,
 			CheckConcurrency: p.CheckConcurrency, AdminConcurrency: p.AdminConcurrency,
 			Store: Store{Shards: p.Shards, NodeType: p.NodeType}}
-		if !reflect.DeepEqual(got, want) || p.Validate() != nil || p.Kind != Serverless || p.Version != "8.1" {
+		if !reflect.DeepEqual(got, want) || p.Validate() != nil || p.Kind != Serverless ||
+			p.Version != "8.1" {
 			t.Errorf("%s: got %+v and %v, want %+v", stage, p, p.Validate(), want)
 		}
 		if days := p.Snapshots(); (days == 7) != p.Keep {
@@ -67,7 +68,10 @@ func TestErrorsNameTheSetting(t *testing.T) {
 		"check.JWT_AUDIENCE", "x", "check.JWT_JWKS", aJWKS}
 	provider := []string{"admin.OIDC_ISSUER", "https://a.example", "admin.OIDC_CLIENT_ID", "x",
 		"oidcSecret", "y", "admin.OIDC_EDITOR_VALUES", "z"}
-	also := func(first []string, more ...string) []string { return append(first[:len(first):len(first)], more...) }
+	also := func(first []string, more ...string) []string {
+		return append(first[:len(first):len(first)],
+			more...)
+	}
 	network := []string{"vpc", "vpc-0a1b2c3d", "subnets", "subnet-0a1b2c3d,subnet-1a1b2c3d"}
 	for _, c := range []struct {
 		values []string
@@ -119,22 +123,27 @@ func TestErrorsNameTheSetting(t *testing.T) {
 		{[]string{"tags.aws:x", "1"}, "tags=aws:x"},
 		{[]string{"domain", "a.example.com"}, "certificate=: set both certificate and domain"},
 		{[]string{"domain", "a.example.com", "certificate", "mine"}, "certificate=mine: must be the ARN"},
-		{[]string{"directCallers", "arn:aws:iam::111122223333:role/*"}, "directCallers=arn:aws:iam::111122223333:role/*"},
+		{[]string{"directCallers", "arn:aws:iam::111122223333:role/*"},
+			"directCallers=arn:aws:iam::111122223333:role/*"},
 		{[]string{"directCallers", "arn:aws:iam::111122223333:role/a"}, "check.DIRECT_CALLS=: must be on"},
 		{[]string{"check.NONSENSE", "1"}, "check.NONSENSE=1: is no variable of this function"},
 		{[]string{"check.ADMIN_NETWORKS", "1"}, "check.ADMIN_NETWORKS=1: is no variable of this function"},
-		{[]string{"check.KEY_PEPPER", "hush"}, "check.KEY_PEPPER=…: the construct sets it: see the setting pepperSecret"},
+		{[]string{"check.KEY_PEPPER", "hush"},
+			"check.KEY_PEPPER=…: the construct sets it: see the setting pepperSecret"},
 		{[]string{"admin.OIDC_CLIENT_SECRET", "hush"}, "see the setting oidcSecret"},
 		{[]string{"admin.FOREIGN_KEYS", "true"}, "set check.FOREIGN_KEYS: both functions get it"},
-		{[]string{"check.IDENTITY_SOURCES", "key,cookie"}, `IDENTITY_SOURCES is "key,cookie": must be one or more`},
+		{[]string{"check.IDENTITY_SOURCES", "key,cookie"},
+			`IDENTITY_SOURCES is "key,cookie": must be one or more`},
 		{[]string{"check.IDENTITY_SOURCES", "jwt"}, "JWT_ISSUER has 0 bytes|JWT_AUDIENCE has 0"},
 		{[]string{"check.IPV4_PREFIX", "33"}, `IPV4_PREFIX is "33": must be a whole number from 8 to 32`},
 		{also(tokens, "check.JWT_JWKS", "{}"), "JWT_JWKS: "},
 		{also(tokens, "check.JWT_JWKS", aJWKS[:9]+strings.Repeat(" ", 3000)+aJWKS[9:]),
 			"a function's environment has room for 3000"},
-		{also(tokens, "check.JWT_JWKS", "", "check.JWT_JWKS_URL", "https://keys.s3.eu-west-1.amazonaws.com/jwks"),
+		{also(tokens, "check.JWT_JWKS", "", "check.JWT_JWKS_URL",
+			"https://keys.s3.eu-west-1.amazonaws.com/jwks"),
 			"check.JWT_JWKS_URL=https://keys.s3"},
-		{also(tokens, "check.JWT_JWKS", "", "check.JWT_JWKS_URL", "http://127.0.0.1/keys"), "must be an https URL"},
+		{also(tokens, "check.JWT_JWKS", "", "check.JWT_JWKS_URL", "http://127.0.0.1/keys"),
+			"must be an https URL"},
 		{[]string{"check.TRUSTED_PROXIES", "11"}, "TRUSTED_PROXIES is 11"},
 		{[]string{"check.VALKEY_TIMEOUT", "3s"}, "check.VALKEY_TIMEOUT=3s: must be shorter"},
 		{[]string{"check.SETTLE_WITHIN", "500ms"}, "check.SETTLE_WITHIN=500ms: is 500ms: must be 1s to 24h"},
@@ -143,7 +152,8 @@ func TestErrorsNameTheSetting(t *testing.T) {
 		{[]string{"check.FOREIGN_KEYS", "yes"}, "check.FOREIGN_KEYS=yes: must be true or false"},
 		{[]string{"admin.SESSION_IDLE", "1s"}, "admin.SESSION_IDLE=1s: is 1s: must be 1m to 720h"},
 		{[]string{"admin.SESSION_IDLE", "24h"}, "must not be shorter than SESSION_IDLE=24h0m0s"},
-		{[]string{"admin.ADMIN_NETWORKS", "10.0.0.300/8"}, `admin.ADMIN_NETWORKS=10.0.0.300/8: has "10.0.0.300/8"`},
+		{[]string{"admin.ADMIN_NETWORKS", "10.0.0.300/8"},
+			`admin.ADMIN_NETWORKS=10.0.0.300/8: has "10.0.0.300/8"`},
 		{[]string{"admin.OWNER_VIEW", "pages"}, "admin.OWNER_VIEW=pages: must be off or api"},
 		{also(provider, "admin.OIDC_SCOPES", "email"), "admin.OIDC_SCOPES=email: must include openid"},
 		{also(provider, "admin.OIDC_ISSUER", "https://a.example?x=1"), "must be an https URL"},
@@ -161,7 +171,8 @@ func TestErrorsNameTheSetting(t *testing.T) {
 			t.Errorf("%q: got %v, want an error without the secret", c.values, err)
 		}
 	}
-	for _, stage := range []string{"Prod!", "production-eu", "dev--x", "prod-", "1prod", "prod_eu", "../prod"} {
+	for _, stage := range []string{"Prod!", "production-eu", "dev--x", "prod-", "1prod", "prod_eu",
+		"../prod"} {
 		if _, err := ReadStage(t.TempDir(), stage); err == nil || !strings.Contains(err.Error(), wantStage) {
 			t.Errorf("%s: got %v, want it refused", stage, err)
 		}
@@ -216,7 +227,8 @@ func TestSettingsAreDocumented(t *testing.T) {
 			fields = reflect.VisibleFields(part.Type)
 		}
 		for _, field := range fields {
-			if name := field.Tag.Get("json"); name != "-" && !strings.Contains(string(document), "`"+name+"`") {
+			if name := field.Tag.Get("json"); name != "-" &&
+				!strings.Contains(string(document), "`"+name+"`") {
 				t.Errorf("setting %s is not in docs/deploy.md", name)
 			}
 		}

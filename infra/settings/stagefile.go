@@ -176,6 +176,8 @@ func (f *StageFile) compare(stage string, now map[string]string) error {
 }
 
 // reasons says why each fixed setting cannot change.
+//
+//nolint:gosec // names of settings, no secrets
 var reasons = map[string]string{
 	"cidr":          "the network and the cache would be replaced",
 	"zones":         "the subnets and the cache would be replaced",

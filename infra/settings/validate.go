@@ -3,16 +3,11 @@ package settings
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
-	"time"
-
-	"tidegate/functions/check/identity"
-	"tidegate/internal/config"
 )
 
 var (
@@ -32,8 +27,10 @@ var (
 	keyARN      = regexp.MustCompile(`^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[a-zA-Z0-9-]+$`)
 	topicARN    = regexp.MustCompile(`^arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]+$`)
 	bucketName  = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
-	snapshotARN = regexp.MustCompile(`^arn:aws[a-z-]*:elasticache:[a-z0-9-]+:\d{12}:serverlesscachesnapshot:[a-z0-9-]+$`)
-	snapshot    = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
+	snapshotARN = regexp.MustCompile(
+		`^arn:aws[a-z-]*:elasticache:[a-z0-9-]+:\d{12}:serverlesscachesnapshot:[a-z0-9-]+$`,
+	)
+	snapshot = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 )
 
 // versions are the versions of Valkey that ElastiCache offers, the oldest first.
@@ -46,8 +43,9 @@ var logDays = []int{1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 73
 const subnetBits = 4
 
 const (
-	wantStage = "must be 2 to 12 lower-case letters, digits and single hyphens, a letter first, no hyphen last"
-	wantName  = "must be the name or ARN of an existing secret in Secrets Manager, not its value"
+	wantStage = "must be 2 to 12 lower-case letters, digits and single hyphens, a letter first, no " +
+		"hyphen last"
+	wantName = "must be the name or ARN of an existing secret in Secrets Manager, not its value"
 )
 
 // wants records an error for a setting unless ok is true.
@@ -130,7 +128,13 @@ func (p *Props) checkStore(want wants) {
 		p.nodes(), p.CIDR, p.room())
 	switch p.Kind {
 	case Serverless:
-		optional(want, "snapshot", p.Snapshot, snapshotARN, "must be the ARN of a serverless cache's snapshot")
+		optional(
+			want,
+			"snapshot",
+			p.Snapshot,
+			snapshotARN,
+			"must be the ARN of a serverless cache's snapshot",
+		)
 	case Nodes:
 		optional(want, "snapshot", p.Snapshot, snapshot, "must be the name of a snapshot of nodes")
 	default:
@@ -190,10 +194,20 @@ func (p *Props) checkCallers(want wants) {
 
 func (p *Props) checkLogin(want wants) {
 	issuer := p.Admin["OIDC_ISSUER"]
-	want(userName.MatchString(p.AdminUser), "adminUser", p.AdminUser, "must be 1 to 64 letters, digits and ._@-")
+	want(
+		userName.MatchString(p.AdminUser),
+		"adminUser",
+		p.AdminUser,
+		"must be 1 to 64 letters, digits and ._@-",
+	)
 	want(p.AdminUser != NoUser || p.AdminUsersSecret != "" || issuer != "", "adminUser", p.AdminUser,
 		"leaves nobody to log in: set adminUsersSecret or admin.OIDC_ISSUER")
-	want((issuer == "") == (p.OIDCSecret == ""), "oidcSecret", "…", "set both oidcSecret and admin.OIDC_ISSUER")
+	want(
+		(issuer == "") == (p.OIDCSecret == ""),
+		"oidcSecret",
+		"…",
+		"set both oidcSecret and admin.OIDC_ISSUER",
+	)
 	want(issuer == "" || httpsURL(issuer), "admin.OIDC_ISSUER", issuer, "must be an https URL")
 	want((issuer == "") == (p.Admin["OIDC_CLIENT_ID"] == ""), "admin.OIDC_CLIENT_ID",
 		p.Admin["OIDC_CLIENT_ID"], "set both OIDC_CLIENT_ID and OIDC_ISSUER")
@@ -207,128 +221,6 @@ func (p *Props) checkLogin(want wants) {
 	want((p.Domain == "") == (p.Certificate == ""), "certificate", p.Certificate,
 		"set both certificate and domain")
 	optional(want, "certificate", p.Certificate, certificate, "must be the ARN of an ACM certificate")
-}
-
-const (
-	// CheckTimeout is the check function's time-out in seconds, longer than any check. An
-	// HTTP API waits at most 10 seconds for its authorizer.
-	CheckTimeout = 9
-	// ConnectTimeout is the maximum time of a connection to the cache, with TLS and
-	// log-in. A log-in by IAM at a serverless cache can take seconds.
-	ConnectTimeout = 5 * time.Second
-	// defaultStoreTimeout is the function's default of VALKEY_TIMEOUT.
-	defaultStoreTimeout = 100 * time.Millisecond
-)
-
-// ByConstruct are the variables that the construct itself sets, with the setting that
-// changes each.
-var ByConstruct = map[string]string{
-	"VALKEY_URL": "store", "VALKEY_CONNECT_TIMEOUT": "", "KEY_PEPPER": "pepperSecret", "STAGE": "stage",
-	"HTTP_API_RESPONSE": "", "CHANGES_LOG": "changesBucket", "ADMIN_URL": "domain", "BASE_PATH": "domain",
-	"ADMIN_USER": "adminUser", "ADMIN_PASSWORD": "adminUser", "ADMIN_PASSWORD_HASH": "adminUser",
-	"ADMIN_USERS": "adminUsersSecret", "OIDC_CLIENT_SECRET": "oidcSecret", "CROSSINGS_TARGET": "crossings",
-	"EXAMPLE_URL": "example",
-}
-
-// ofBoth are the variables that both functions read, and must read alike.
-var ofBoth = []string{"FOREIGN_KEYS", "TRUSTED_PROXIES"}
-
-// durations has the bounds of variables that are durations.
-var durations = map[string]config.Duration{
-	"VALKEY_TIMEOUT": config.ValkeyTimeout, "CALLER_CACHE": config.CallerCache,
-	"DENY_CACHE": config.DenyCache, "SETTLE_WITHIN": config.SettleWithin,
-	"SESSION_IDLE": config.SessionIdle, "SESSION_LIFETIME": config.SessionLifetime,
-}
-
-// choices has the values of variables with few.
-var choices = map[string][]string{
-	"HTTP_API_DENY": {"deny", "context"}, "DIRECT_CALLS": {"on", "off"}, "OWNER_VIEW": {"off", "api"},
-	"FOREIGN_KEYS": {"true", "false"}, "USAGE_IDENTIFIER": {"true", "false"},
-	"LOG_LEVEL": {"debug", "info", "warn", "error"},
-}
-
-// maxVariables is how many bytes a function's variables may have: 4 KB less those that the
-// construct sets.
-const maxVariables = 3000
-
-// checkVariables checks the functions' variables by the functions' own bounds.
-func (p *Props) checkVariables(want wants) {
-	for part, function := range map[string]struct {
-		values map[string]string
-		known  []string
-	}{"check": {p.Check, config.CheckVariables}, "admin": {p.Admin, config.AdminVariables}} {
-		size := 0
-		for _, name := range slices.Sorted(maps.Keys(function.values)) {
-			value := function.values[name]
-			size += len(name) + len(value)
-			setting, ours := ByConstruct[name]
-			switch {
-			case ours && setting == "":
-				want(false, part+"."+name, "…", "the construct sets it")
-			case ours:
-				want(false, part+"."+name, "…", "the construct sets it: see the setting %s", setting)
-			case !slices.Contains(function.known, name):
-				want(false, part+"."+name, value, "is no variable of this function: docs/configuration.md lists them")
-			case part == "admin" && slices.Contains(ofBoth, name):
-				want(false, "admin."+name, value, "set check.%s: both functions get it", name)
-			default:
-				checkVariable(want, part+"."+name, name, value)
-			}
-		}
-		want(size <= maxVariables, part, "…", "has %d bytes of variables, and a function's environment has "+
-			"room for %d: use JWT_JWKS_URL, or fewer networks", size, maxVariables)
-	}
-	idle := durationOr(p.Admin["SESSION_IDLE"], config.DefaultSessionIdle)
-	lifetime := durationOr(p.Admin["SESSION_LIFETIME"], config.DefaultSessionLifetime)
-	want(lifetime >= idle, "admin.SESSION_LIFETIME", lifetime, "must not be shorter than SESSION_IDLE=%s", idle)
-	want(ConnectTimeout+p.Timeout()*3/2 < CheckTimeout*time.Second, "check.VALKEY_TIMEOUT", p.Timeout(),
-		"must be shorter: a check may take 3/2 of it and %s to connect, and the function ends after %d s",
-		ConnectTimeout, CheckTimeout)
-}
-
-func durationOr(text string, standard time.Duration) time.Duration {
-	if d, err := time.ParseDuration(text); err == nil {
-		return d
-	}
-	return standard
-}
-
-func checkVariable(want wants, path, name, value string) {
-	if bound, ok := durations[name]; ok {
-		d, err := time.ParseDuration(value)
-		if want(err == nil, path, value, "must be a duration such as 500ms, 10m or 2h"); err == nil {
-			err = bound.Check(d)
-			want(err == nil, path, value, "%v", err)
-		}
-	}
-	if values, ok := choices[name]; ok {
-		want(slices.Contains(values, value), path, value, "must be %s", strings.Join(values, " or "))
-	}
-	if name == "ADMIN_NETWORKS" || name == "OWNER_NETWORKS" {
-		_, err := config.Networks(value)
-		want(err == nil, path, value, "%v", err)
-	}
-}
-
-// checkIdentity validates the variables of identities with the check function's own code.
-// The error names the variables.
-func (p *Props) checkIdentity() error {
-	var assignments []string
-	for name, value := range p.Check {
-		assignments = append(assignments, name+"="+value)
-	}
-	set, problems := config.Read[identity.Variables](assignments)
-	c, err := set.Config()
-	problems.AddError(err)
-	for _, issuer := range c.JWT.Issuers {
-		if issuer.KeysURL != nil && issuer.KeysURL.Scheme != "https" {
-			problems.Add("JWT_JWKS_URL", fmt.Sprintf("is %s: must be an https URL", issuer.KeysURL))
-		}
-	}
-	if err := problems.Err(); err != nil {
-		return fmt.Errorf("check: %w", err)
-	}
-	return nil
 }
 
 func networkRange(cidr string) bool {

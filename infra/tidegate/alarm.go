@@ -52,8 +52,12 @@ func (t *Tidegate) newTopic() {
 		t.AlarmTopic = own.text(*topic.TopicArn(), t.AlarmTopic)
 	}
 	if mail := t.choices.mail; mail.maybe() {
-		awssns.NewCfnSubscription(t.part("Mail", mail), jsii.String("Subscription"), &awssns.CfnSubscriptionProps{
-			Protocol: jsii.String("email"), Endpoint: &t.props.AlarmEmail, TopicArn: &t.AlarmTopic})
+		awssns.NewCfnSubscription(
+			t.part("Mail", mail),
+			jsii.String("Subscription"),
+			&awssns.CfnSubscriptionProps{
+				Protocol: jsii.String("email"), Endpoint: &t.props.AlarmEmail, TopicArn: &t.AlarmTopic},
+		)
 	}
 }
 

@@ -122,8 +122,10 @@ func (t *Tidegate) functionARN(name string) *string {
 // rights to attach it to a network. They are denied to the function's own code, so that
 // only Lambda itself can use them.
 func (t *Tidegate) role(id, name string, log awslogs.LogGroup) awsiam.Role {
-	rights := []awsiam.PolicyStatement{statement("Log", jsii.Strings("logs:CreateLogStream", "logs:PutLogEvents"),
-		&[]*string{log.LogGroupArn()})}
+	rights := []awsiam.PolicyStatement{
+		statement("Log", jsii.Strings("logs:CreateLogStream", "logs:PutLogEvents"),
+			&[]*string{log.LogGroupArn()}),
+	}
 	if t.choices.inside.maybe() {
 		deny := awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
 			Sid: jsii.String("NotByTheFunction"), Effect: awsiam.Effect_DENY, Actions: networkActions(),
@@ -166,7 +168,7 @@ func (t *Tidegate) newCheck() *function {
 		description: "Tidegate's authorizer: one sliding-window step per API call",
 		memory:      t.props.CheckMemory, concurrency: t.props.CheckConcurrency,
 		reserved: t.choices.checkReserved, timeout: settings.CheckTimeout, group: t.network.check,
-		variables: config.CheckVariables, given: t.props.Props.Check, environment: environment,
+		variables: config.CheckVariables, given: t.props.Check, environment: environment,
 	})
 }
 
@@ -194,7 +196,7 @@ func (t *Tidegate) newAdmin() *function {
 	p := t.props
 	environment := map[string]string{
 		"STAGE": p.Stage, "ADMIN_URL": t.api.address, "CHANGES_LOG": t.ChangesLog,
-		"FOREIGN_KEYS": p.Props.Check["FOREIGN_KEYS"], "TRUSTED_PROXIES": p.Props.Check["TRUSTED_PROXIES"],
+		"FOREIGN_KEYS": p.Check["FOREIGN_KEYS"], "TRUSTED_PROXIES": p.Check["TRUSTED_PROXIES"],
 	}
 	if p.template != nil {
 		delete(environment, "FOREIGN_KEYS") // one parameter sets both functions'
@@ -214,7 +216,7 @@ func (t *Tidegate) newAdmin() *function {
 		id: "Admin", name: "admin", description: "Tidegate's dashboard",
 		memory: p.AdminMemory, concurrency: p.AdminConcurrency, reserved: t.choices.adminReserved,
 		timeout: adminTimeout, group: t.network.admin,
-		variables: config.AdminVariables, given: p.Props.Admin, environment: environment,
+		variables: config.AdminVariables, given: p.Admin, environment: environment,
 	})
 }
 

@@ -57,7 +57,8 @@ func (t *Tidegate) newNetwork() *network {
 func (t *Tidegate) newVPC() *network {
 	scope := t.part("Network", t.choices.network)
 	vpc := awsec2.NewCfnVPC(scope, jsii.String("Vpc"), &awsec2.CfnVPCProps{
-		CidrBlock: &t.props.CIDR, EnableDnsHostnames: true, EnableDnsSupport: true, Tags: named(t.props.Name()),
+		CidrBlock: &t.props.CIDR, EnableDnsHostnames: true, EnableDnsSupport: true,
+		Tags: named(t.props.Name()),
 	})
 	n := &network{id: *vpc.Ref()}
 	var subnets []string
@@ -130,8 +131,14 @@ func (t *Tidegate) newInternet(vpc string, tables []string) {
 		number := fmt.Sprint(i + 1)
 		if i == 0 || t.props.Keep {
 			subnet := t.subnet(scope, vpc, "Public", i, maxZones+i)
-			routes := awsec2.NewCfnSubnetRouteTableAssociation(scope, jsii.String("PublicRoutes"+number),
-				&awsec2.CfnSubnetRouteTableAssociationProps{RouteTableId: public.Ref(), SubnetId: subnet.Ref()})
+			routes := awsec2.NewCfnSubnetRouteTableAssociation(
+				scope,
+				jsii.String("PublicRoutes"+number),
+				&awsec2.CfnSubnetRouteTableAssociationProps{
+					RouteTableId: public.Ref(),
+					SubnetId:     subnet.Ref(),
+				},
+			)
 			address := awsec2.NewCfnEIP(scope, jsii.String("Address"+number),
 				&awsec2.CfnEIPProps{Domain: jsii.String("vpc")})
 			address.AddResourceDependency(attached, nil)
@@ -154,7 +161,13 @@ func (t *Tidegate) defaultRoute(scope constructs.Construct, id, table string) aw
 func (t *Tidegate) newGroups(n *network) {
 	cache := t.choices.cache
 	if cache.maybe() {
-		made := t.group(t.part("CacheRules", cache), n, "CacheGroup", "The cache: only the functions reach it", nothing)
+		made := t.group(
+			t.part("CacheRules", cache),
+			n,
+			"CacheGroup",
+			"The cache: only the functions reach it",
+			nothing,
+		)
 		n.cache = *made.Ref()
 	}
 	if t.choices.groups.maybe() {
@@ -171,8 +184,13 @@ func (t *Tidegate) newGroups(n *network) {
 }
 
 // nothing is the rule of a group that lets nothing out: without a rule AWS lets everything.
-var nothing = map[string]any{"CidrIp": "255.255.255.255/32", "IpProtocol": "icmp", "FromPort": 252, "ToPort": 86,
-	"Description": "nothing"}
+var nothing = map[string]any{
+	"CidrIp":      "255.255.255.255/32",
+	"IpProtocol":  "icmp",
+	"FromPort":    252,
+	"ToPort":      86,
+	"Description": "nothing",
+}
 
 func (t *Tidegate) group(scope constructs.Construct, n *network, id, description string,
 	out ...any) awsec2.CfnSecurityGroup {

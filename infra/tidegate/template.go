@@ -38,34 +38,56 @@ func (p *parameters) props() *Props {
 	standard := settings.Default("prod")
 	bucket := p.text("CodeBucket", nil, `[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]`,
 		"Bucket of this region with the functions' zip files")
-	prefix := p.text("CodePrefix", jsii.String(""), "",
-		"What stands before check.zip in the bucket, such as tidegate/v1/arm64/. An update of the code needs "+
-			"another one")
-	s := settings.Props{Stage: p.text("Stage", jsii.String("prod"), `[a-z]([a-z0-9]|-[a-z0-9]){1,11}`,
-		"Name of the deployment, and of its resources: at most 12 characters, no two hyphens in a row"),
-		Keep: true, Metrics: true,
-		CIDR: p.text("Cidr", &standard.CIDR, `\d+\.\d+\.\d+\.\d+/20`, "Private range of an own network, a /20"),
-		VPC:  p.optional("VpcId", `vpc-[0-9a-f]+`, "Network that exists, with SubnetIds that reach S3"),
-		SecurityGroup: p.optional("SecurityGroupId", `sg-[0-9a-f]+`,
-			"Group of the functions in VpcId, instead of own ones"),
-		Key:          p.optional("KeyArn", `arn:.+:key/.+`, "KMS key that exists, such as an earlier stack's"),
-		PepperSecret: p.optional("PepperSecret", `.+`, "Secret with a pepper that exists, by name or ARN"),
-		ChangesBucket: p.optional("ChangesBucket", `.+`,
-			"Log of changes of an earlier stack, with its KeyArn and PepperSecret"),
-		AlarmTopic: p.optional("AlarmTopic", `arn:.+:sns:.+`, "Topic for the alarms, instead of an own one"),
-		AlarmEmail: p.optional("AlarmEmail", `[^@\s]+@[^@\s]+`, "Gets the alarms, once its owner has confirmed"),
-		AdminUser: p.text("AdminUser", &standard.AdminUser, `[A-Za-z0-9._@-]{1,64}`,
-			"First user of the dashboard, or none"),
-		AdminUsersSecret: p.optional("AdminUsersSecret", `.+`, "Secret that holds ADMIN_USERS"),
-		OIDCSecret:       p.optional("OidcSecret", `.+`, "Secret that holds OIDC_CLIENT_SECRET"),
-		Domain:           p.optional("DomainName", `.+`, "Own host name of the dashboard, with CertificateArn"),
-		Certificate:      p.optional("CertificateArn", `arn:.+:acm:.+`, "Certificate of DomainName, in this region"),
-		Crossings:        p.optional("Crossings", settings.EventBridge, "eventbridge sends events of crossed limits"),
-		Store: settings.Store{Kind: settings.Serverless, Version: standard.Version, SnapshotDays: 1,
-			URLSecret: p.optional("ValkeyUrlSecret", `.+`, "Secret with the VALKEY_URL of a Valkey that exists, "+
-				"instead of a cache. Without VpcId nothing is in a network then"),
-			Snapshot: p.optional("SnapshotArn", `arn:.+`, "Snapshot of a serverless cache that fills the new one")},
+	prefix := p.text("CodePrefix", jsii.String(""), "", "What stands before check.zip in the bucket, such as "+
+		"tidegate/v1/arm64/. An update of the code needs another one")
+	made := settings.Props{Keep: true, Metrics: true,
+		Store: settings.Store{Kind: settings.Serverless, Version: standard.Version, SnapshotDays: 1}}
+	made.Stage = p.text("Stage", &standard.Stage, `[a-z]([a-z0-9]|-[a-z0-9]){1,11}`,
+		"Name of the deployment, and of its resources: at most 12 characters, no two hyphens in a row")
+	made.CIDR = p.text("Cidr", &standard.CIDR, `\d+\.\d+\.\d+\.\d+/20`, "Private range of an own network, a /20")
+	made.AdminUser = p.text("AdminUser", &standard.AdminUser, `[A-Za-z0-9._@-]{1,64}`,
+		"First user of the dashboard, or none")
+	p.addOptional(&made)
+	p.addNumbers(&standard)
+	p.addVariables()
+	p.addLists()
+	p.addChoices()
+	p.addRules()
+	return &Props{Props: made, template: p, Code: func(function string) awslambda.Code {
+		from := awss3.Bucket_FromBucketName(p.stack, jsii.String("CodeOf"+function), &bucket)
+		return awslambda.Code_FromBucket(from, jsii.String(prefix+function+".zip"), nil)
+	}}
+}
+
+// addOptional adds the parameters that may be empty.
+func (p *parameters) addOptional(made *settings.Props) {
+	for _, o := range []struct {
+		setting                  *string
+		id, pattern, description string
+	}{
+		{&made.VPC, "VpcId", `vpc-[0-9a-f]+`, "Network that exists, with SubnetIds that reach S3"},
+		{&made.SecurityGroup, "SecurityGroupId", `sg-[0-9a-f]+`, "Group of the functions in VpcId"},
+		{&made.Key, "KeyArn", `arn:.+:key/.+`, "KMS key that exists, such as an earlier stack's"},
+		{&made.PepperSecret, "PepperSecret", `.+`, "Secret with a pepper that exists, by name or ARN"},
+		{&made.ChangesBucket, "ChangesBucket", `.+`,
+			"Log of changes of an earlier stack, with its KeyArn and PepperSecret"},
+		{&made.AlarmTopic, "AlarmTopic", `arn:.+:sns:.+`, "Topic for the alarms, instead of an own one"},
+		{&made.AlarmEmail, "AlarmEmail", `[^@\s]+@[^@\s]+`, "Gets the alarms, once its owner has confirmed"},
+		{&made.AdminUsersSecret, "AdminUsersSecret", `.+`, "Secret that holds ADMIN_USERS"},
+		{&made.OIDCSecret, "OidcSecret", `.+`, "Secret that holds OIDC_CLIENT_SECRET"},
+		{&made.Domain, "DomainName", `.+`, "Own host name of the dashboard, with CertificateArn"},
+		{&made.Certificate, "CertificateArn", `arn:.+:acm:.+`, "Certificate of DomainName, in this region"},
+		{&made.Crossings, "Crossings", settings.EventBridge, "eventbridge sends events of crossed limits"},
+		{&made.URLSecret, "ValkeyUrlSecret", `.+`, "Secret with the VALKEY_URL of a Valkey that exists, " +
+			"instead of a cache. Without VpcId nothing is in a network then"},
+		{&made.Snapshot, "SnapshotArn", `arn:.+`, "Snapshot of a serverless cache that fills the new one"},
+	} {
+		*o.setting = p.text(o.id, jsii.String(""), "|"+o.pattern, o.description)
 	}
+}
+
+// addNumbers adds the parameters of the settings that are numbers.
+func (p *parameters) addNumbers(standard *settings.Props) {
 	for _, n := range []struct {
 		setting     string
 		standard    int
@@ -77,30 +99,31 @@ func (p *parameters) props() *Props {
 		{"snapshotDays", standard.Snapshots(), 1, "How long daily snapshots are kept"},
 		{"checkMemory", standard.CheckMemory, 128, "MB"},
 		{"adminMemory", standard.AdminMemory, 128, "MB"},
-		{"checkConcurrency", standard.CheckConcurrency, 0, "Reserved environments; 0 for an account with few"},
-		{"adminConcurrency", standard.AdminConcurrency, 0, "Reserved environments; 0 for an account with few"},
+		{"checkConcurrency", standard.CheckConcurrency, 0, "Reserved environments, or 0"},
+		{"adminConcurrency", standard.AdminConcurrency, 0, "Reserved environments, or 0"},
 		{"logDays", standard.LogDays, 1, "A retention that CloudWatch supports"},
 	} {
 		p.numbers[n.setting] = p.add(upper(n.setting), &awscdk.CfnParameterProps{Type: jsii.String("Number"),
 			Default: n.standard, MinValue: jsii.Number(n.low), Description: &n.description})
 	}
+}
+
+// addVariables adds a parameter for each variable of the functions that settings may set.
+func (p *parameters) addVariables() {
 	for _, name := range slices.Concat(config.CheckVariables, config.AdminVariables) {
 		id := variableParameter(name)
 		if _, ours := settings.ByConstruct[name]; !ours && p.known[id] == nil {
 			p.text(id, jsii.String(""), "", "Variable "+name)
 		}
 	}
+}
+
+func (p *parameters) addLists() {
 	p.subnets = p.list("SubnetIds", "At least 2 subnets of VpcId").Value()
 	zones := p.list("Zones", "2 zones of an own network, instead of the region's first two")
 	some := p.condition("HasZones", awscdk.Fn_ConditionNot(awscdk.Fn_ConditionEquals(
 		awscdk.Fn_Join(jsii.String(""), zones.ValueAsList()), jsii.String(""))))
 	p.zones = awscdk.Token_AsList(some.value(zones.Value(), awscdk.Fn_GetAzs(nil)), nil)
-	p.addChoices()
-	p.addRules()
-	return &Props{Props: s, template: p, Code: func(function string) awslambda.Code {
-		from := awss3.Bucket_FromBucketName(p.stack, jsii.String("CodeOf"+function), &bucket)
-		return awslambda.Code_FromBucket(from, jsii.String(prefix+function+".zip"), nil)
-	}}
 }
 
 func (p *parameters) add(id string, props *awscdk.CfnParameterProps) awscdk.CfnParameter {
@@ -118,11 +141,6 @@ func (p *parameters) text(id string, standard *string, pattern, description stri
 		props.AllowedPattern = &pattern
 	}
 	return *p.add(id, props).ValueAsString()
-}
-
-// optional adds a parameter that is empty or matches a pattern.
-func (p *parameters) optional(id, pattern, description string) string {
-	return p.text(id, jsii.String(""), "|"+pattern, description)
 }
 
 func (p *parameters) list(id, description string) awscdk.CfnParameter {
@@ -147,7 +165,9 @@ func variableParameter(name string) string {
 func upper(name string) string { return strings.ToUpper(name[:1]) + name[1:] }
 
 func (p *parameters) condition(id string, holds awscdk.ICfnConditionExpression) choice {
-	return choice{condition: awscdk.NewCfnCondition(p.stack, &id, &awscdk.CfnConditionProps{Expression: holds})}
+	return choice{
+		condition: awscdk.NewCfnCondition(p.stack, &id, &awscdk.CfnConditionProps{Expression: holds}),
+	}
 }
 
 // empty returns the expression that a parameter is empty.

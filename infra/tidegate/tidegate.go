@@ -4,7 +4,8 @@
 //
 //	props := settings.Default("prod")
 //	props.VPC, props.Subnets = *vpc.VpcId(), subnets
-//	limits := tidegate.NewTidegate(stack, jsii.String("Tidegate"), &tidegate.Props{Props: props, Code: code})
+//	limits := tidegate.NewTidegate(stack, jsii.String("Tidegate"),
+//		&tidegate.Props{Props: props, Code: code})
 //
 // Package authorizer attaches limits.Check to an API.
 package tidegate
@@ -242,12 +243,22 @@ func anys(list []string) *[]any {
 // AddOutputs adds the outputs that an operator needs after a deployment to the stack.
 func (t *Tidegate) AddOutputs() {
 	t.output("DashboardUrl", t.DashboardURL, "The dashboard", choice{made: true})
-	t.output("DashboardTarget", t.DashboardTarget, "Point the dashboard's host name at this one", t.choices.domain)
+	t.output(
+		"DashboardTarget",
+		t.DashboardTarget,
+		"Point the dashboard's host name at this one",
+		t.choices.domain,
+	)
 	t.output("FirstLogin", t.FirstLogin, "Prints the password of the first user", t.choices.password)
 	t.output("CheckFunctionArn", *t.Check.FunctionArn(),
 		"The authorizer's function, for APIs of other stacks and accounts", choice{made: true})
 	t.output("CheckSecurityGroup", t.network.own.check, "The check function's own group", t.choices.groups)
-	t.output("ChangesLog", t.ChangesLog, "The log of changes, which has all keys and policies", choice{made: true})
+	t.output(
+		"ChangesLog",
+		t.ChangesLog,
+		"The log of changes, which has all keys and policies",
+		choice{made: true},
+	)
 	t.output("EncryptionKey", t.keyARN, "Encrypts all data", choice{made: true})
 	t.output("CrossingsTarget", t.CrossingsTarget, "Crossed limits are sent here", t.choices.events)
 	t.output("AlarmTopicArn", t.AlarmTopic, "Alarms are published here", choice{made: true})

@@ -65,12 +65,17 @@ func TestEnvironmentsOfOneApp(t *testing.T) {
 				template.HasResourceProperties(jsii.String("AWS::Lambda::Function"), map[string]any{
 					"FunctionName": "tidegate-" + stage + "-check",
 					"VpcConfig": assertions.Match_ObjectLike(&map[string]any{"SubnetIds": []any{
-						map[string]any{"Ref": assertions.Match_StringLikeRegexp(jsii.String("^VpcPrivateSubnet1"))},
-						map[string]any{"Ref": assertions.Match_StringLikeRegexp(jsii.String("^VpcPrivateSubnet2"))}}}),
+						map[string]any{
+							"Ref": assertions.Match_StringLikeRegexp(jsii.String("^VpcPrivateSubnet1")),
+						},
+						map[string]any{
+							"Ref": assertions.Match_StringLikeRegexp(jsii.String("^VpcPrivateSubnet2")),
+						}}}),
 				})
 				template.ResourceCountIs(jsii.String("AWS::EC2::VPC"), jsii.Number(1))
-				assertions.Template_FromStack(shop, nil).ResourceCountIs(jsii.String("AWS::Lambda::Permission"),
-					jsii.Number(1))
+				assertions.Template_FromStack(shop, nil).
+					ResourceCountIs(jsii.String("AWS::Lambda::Permission"),
+						jsii.Number(1))
 			}
 		})
 	}
