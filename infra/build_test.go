@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"tidegate/infra/settings"
 )
 
 func glob(t *testing.T, pattern string) []string {
@@ -30,7 +32,7 @@ func read(t *testing.T, path string) []byte {
 func repository(t *testing.T, script string) string {
 	t.Helper()
 	root := t.TempDir()
-	for _, folder := range []string{"functions/check", "functions/admin", "scripts", "build"} {
+	for _, folder := range []string{"scripts", "build"} {
 		if err := os.MkdirAll(filepath.Join(root, folder), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -44,13 +46,18 @@ func repository(t *testing.T, script string) string {
 
 // Each function's code is the zip file that the build makes for it.
 func TestAssetsAreTheBuild(t *testing.T) {
-	app, folder, err := newApp(nil)
+	folder := t.TempDir()
+	app, err := newApp(folder, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	builds := &build{root: repository(t, `cd "${0%/*}/../build" && for f in check admin; do echo $GOARCH $f >$f.zip; done`)}
-	if _, err := synthesise(app, propsOf(t, nil), builds.code); err != nil {
-		t.Fatal(err, builds.err)
+	code, err := build(repository(t,
+		`cd "${0%/*}/../build" && for f in check admin; do echo $GOARCH $f >$f.zip; done`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := synthesise(app, func() { newStack(app, settings.Default("dev"), code) }); err != nil {
+		t.Fatal(err)
 	}
 	var names []string
 	for _, path := range glob(t, filepath.Join(folder, "asset.*.zip")) {
@@ -63,13 +70,8 @@ func TestAssetsAreTheBuild(t *testing.T) {
 
 // The error of a failed build has the build's output.
 func TestBuildFails(t *testing.T) {
-	app, _, err := newApp(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	failing := &build{root: repository(t, "echo Go is missing >&2\nexit 1\n")}
-	if _, err := synthesise(app, propsOf(t, nil), failing.code); err == nil || failing.err == nil ||
-		!strings.Contains(failing.err.Error(), "Go is missing") {
-		t.Errorf("got %v, %v, want the build's output in the second", err, failing.err)
+	_, err := build(repository(t, "echo Go is missing >&2\nexit 1\n"))
+	if err == nil || !strings.Contains(err.Error(), "Go is missing") {
+		t.Errorf("got %v, want the build's output", err)
 	}
 }

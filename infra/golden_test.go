@@ -64,7 +64,11 @@ func TestGolden(t *testing.T) {
 		made   func() (template, error)
 		types  []string
 		golden []byte
-	}{"dev": {dev, emulated, golden.Dev}, "prod": {prod, nil, golden.Prod}} {
+	}{
+		"dev": {dev, emulated, golden.Dev}, "prod": {prod, nil, golden.Prod},
+		"template": {func() (template, error) { return resolved(t, with2(bare, "Stage", "template")), nil },
+			nil, golden.Template},
+	} {
 		t.Run(name, func(t *testing.T) {
 			got := goldenOf(t, of(t, c.made), c.types)
 			if *update {
@@ -79,5 +83,23 @@ func TestGolden(t *testing.T) {
 					diff)
 			}
 		})
+	}
+}
+
+// The published template equals the synthesised one: what changes in it is read as text.
+func TestPublishedTemplate(t *testing.T) {
+	const file = "testdata/template.json"
+	got := of(t, published).text
+	if *update {
+		if err := os.WriteFile(file, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(string(read(t, file)), string(got)); diff != "" {
+		t.Errorf(
+			"go -C infra test . -run TestPublishedTemplate -update accepts this (-golden +synthesised):\n%s",
+			diff,
+		)
 	}
 }

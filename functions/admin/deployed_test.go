@@ -10,7 +10,8 @@ import (
 // with every option.
 func TestStartsAsDeployed(t *testing.T) {
 	t.Setenv("AWS_REGION", "eu-west-1") // as Lambda does
-	for stage, template := range map[string][]byte{"dev": golden.Dev, "prod": golden.Prod} {
+	for stage, template := range map[string][]byte{"dev": golden.Dev, "prod": golden.Prod,
+		"template": golden.Template} {
 		set, err := golden.Environment(template, "Admin")
 		if err != nil {
 			t.Fatal(err)

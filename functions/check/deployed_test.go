@@ -15,7 +15,8 @@ import (
 func TestStartsAsDeployed(t *testing.T) {
 	t.Setenv("AWS_REGION", "eu-west-1") // as Lambda does
 	// Without a stage, as in dev, the function writes no metrics.
-	for stage, template := range map[string][]byte{"": golden.Dev, "prod": golden.Prod} {
+	for stage, template := range map[string][]byte{"": golden.Dev, "prod": golden.Prod,
+		"template": golden.Template} {
 		set, err := golden.Environment(template, "Check")
 		if err != nil {
 			t.Fatal(err)

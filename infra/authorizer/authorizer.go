@@ -7,8 +7,9 @@
 //		&awsapigateway.MethodOptions{Authorizer: limits.REST})
 //
 // Synthesis fails, with the construct's name, if the app would let calls pass without
-// being counted: cached results, an identity source, or a permission to invoke the
-// function for more than one authorizer.
+// being counted: no method or route with the authorizer, cached results, an identity source,
+// or a permission to invoke the function for more than one authorizer. It warns of methods
+// and routes without an authorizer.
 package authorizer
 
 import (
@@ -87,6 +88,7 @@ type RateLimitAuthorizer struct {
 // fails for props that would let calls pass without being counted.
 func NewRateLimitAuthorizer(scope constructs.Construct, id *string, props *Props) *RateLimitAuthorizer {
 	construct := constructs.NewConstruct(scope, id)
+	props.checkStack(construct)
 	guard := &guard{scope: construct, props: *props}
 	construct.Node().AddValidation(guard)
 	if props.Name == "" {
@@ -104,7 +106,26 @@ func NewRateLimitAuthorizer(scope constructs.Construct, id *string, props *Props
 	default:
 		a.attachHTTP(construct, &guard.props)
 	}
+	guard.id = a.ID
 	return a
+}
+
+// checkStack refuses an API of another stack of the app: its methods need the authorizer,
+// and the authorizer needs the API, so neither stack could be deployed first.
+func (p *Props) checkStack(scope constructs.Construct) {
+	var api constructs.IConstruct = p.RestAPI
+	if p.RestAPI == nil {
+		api = p.HTTPAPI
+	}
+	if p.RestAPI == nil && p.HTTPAPI == nil {
+		return // the guard reports it
+	}
+	if here, there := awscdk.Stack_Of(scope),
+		awscdk.Stack_Of(api); *here.Node().Path() != *there.Node().Path() {
+		panic(fmt.Sprintf("%s: the API is of stack %s, and its methods and this authorizer need each other: "+
+			"make the authorizer in that stack; the function may be of another", *scope.Node().Path(),
+			*there.Node().Path()))
+	}
 }
 
 // isSpec reports whether a REST API is made from an OpenAPI body.
@@ -117,23 +138,36 @@ func isSpec(api awsapigateway.IRestApi) bool {
 }
 
 func (a *RateLimitAuthorizer) attachREST(scope constructs.Construct, p *Props) {
-	attached := awsapigateway.NewRequestAuthorizer(scope, jsii.String("Authorizer"),
-		&awsapigateway.RequestAuthorizerProps{
-			Handler:         p.Function,
-			AuthorizerName:  &p.Name,
-			ResultsCacheTtl: awscdk.Duration_Seconds(jsii.Number(0)),
-			IdentitySources: &[]*string{},
-		})
-	if resource, ok := attached.Node().DefaultChild().(awscdk.CfnResource); ok {
-		resource.AddPropertyDeletionOverride(jsii.String("IdentitySource")) // API Gateway refuses ""
-	}
-	a.REST, a.ID, a.ARN = attached, attached.AuthorizerId(), attached.AuthorizerArn()
-	// the id of the CDK's own permission, if it adds one
-	p.permit(scope, a.ARN, *awscdk.Names_NodeUniqueId(attached.Node())+":Permissions")
+	attached := awsapigateway.NewCfnAuthorizer(
+		scope,
+		jsii.String("Authorizer"),
+		&awsapigateway.CfnAuthorizerProps{
+			RestApiId: p.RestAPI.RestApiId(), Name: &p.Name, Type: jsii.String("REQUEST"),
+			AuthorizerUri: invokeURI(scope, p.Function), AuthorizerResultTtlInSeconds: jsii.Number(0),
+		},
+	)
+	a.ID = attached.Ref()
+	a.REST = &restAuthorizer{a.ID}
+	a.ARN = p.permit(scope, p.RestAPI.RestApiId(), a.ID)
 	if !p.OwnResponses {
 		addGatewayResponses(scope, p)
 	}
 	warnOfDeployment(scope, p.RestAPI)
+}
+
+// restAuthorizer is the authorizer as the CDK's methods take it. The CDK's own type must be
+// attached to a method before its API is known, and sends an empty identity source, which
+// API Gateway refuses.
+type restAuthorizer struct{ id *string }
+
+// AuthorizerId implements awsapigateway.IAuthorizer.
+//
+//nolint:revive,staticcheck // the CDK's name
+func (a *restAuthorizer) AuthorizerId() *string { return a.id }
+
+// AuthorizationType implements awsapigateway.IAuthorizer.
+func (*restAuthorizer) AuthorizationType() awsapigateway.AuthorizationType {
+	return awsapigateway.AuthorizationType_CUSTOM
 }
 
 // warnOfDeployment warns at synthesis if this app does not deploy the REST API, as with
@@ -162,17 +196,11 @@ func (a *RateLimitAuthorizer) attachHTTP(scope constructs.Construct, p *Props) {
 			IdentitySource:        &[]*string{},
 		})
 	a.ID = attached.AuthorizerId()
-	a.ARN = awscdk.Stack_Of(scope).FormatArn(&awscdk.ArnComponents{
-		Service: jsii.String("execute-api"), Resource: p.HTTPAPI.ApiId(),
-		ResourceName: jsii.String("authorizers/" + *a.ID),
-	})
 	a.HTTP = awsapigatewayv2.HttpAuthorizer_FromHttpAuthorizerAttributes(scope, jsii.String("Route"),
 		&awsapigatewayv2.HttpAuthorizerAttributes{
 			AuthorizerId: a.ID, AuthorizerType: jsii.String("CUSTOM"),
 		})
-	id := *awscdk.Names_NodeUniqueId(scope.Node()) + "Permission"
-	p.Function.AddPermission(&id, permission(a.ARN))
-	p.permit(scope, a.ARN, id)
+	a.ARN = p.permit(scope, p.HTTPAPI.ApiId(), a.ID)
 	if !p.OwnResponses {
 		awscdk.Aspects_Of(p.HTTPAPI).Add(&mapResponses{}, nil)
 	}
@@ -205,42 +233,35 @@ func Allow(function awslambda.IFunction, id *string, arn string) error {
 	if err := CheckARN(arn); err != nil {
 		return err
 	}
-	function.AddPermission(id, permission(&arn))
+	function.AddPermission(id, &awslambda.Permission{
+		Principal: awsiam.NewServicePrincipal(jsii.String("apigateway.amazonaws.com"), nil), SourceArn: &arn})
 	return nil
 }
 
 // GrantCheck lets a role make direct calls of the check function, and nothing else. The
-// function's stack needs the flag directCalls=on. A role of another account also needs its
-// ARN in the flag directCallers.
+// function's stack needs the setting check.DIRECT_CALLS=on. A role of another account also needs
+// its ARN in the setting directCallers.
 func GrantCheck(function awslambda.IFunction, role awsiam.IGrantable) awsiam.Grant {
 	return awsiam.Grant_AddToPrincipal(&awsiam.GrantOnPrincipalOptions{Grantee: role,
 		Actions: jsii.Strings("lambda:InvokeFunction"), ResourceArns: &[]*string{function.FunctionArn()}})
 }
 
-// permit adds a permission with this id for the authorizer where the CDK adds none: for
-// an imported function when the stack's account is unknown, as in any stack without env.
-func (p *Props) permit(scope constructs.Construct, authorizer *string, id string) {
-	there, here := p.Function.Env().Account, awscdk.Stack_Of(scope).Account()
-	if p.OtherAccount || p.Function.Node().TryFindChild(&id) != nil || differ(there, here) {
-		return
+// permit adds a permission for the authorizer to its own stack, unless the function is in
+// another account, where only its owner can add it. It returns the authorizer's ARN.
+func (p *Props) permit(scope constructs.Construct, api, authorizer *string) *string {
+	here := awscdk.Stack_Of(scope)
+	arn := here.FormatArn(&awscdk.ArnComponents{Service: jsii.String("execute-api"), Resource: api,
+		ResourceName: jsii.String("authorizers/" + *authorizer)})
+	if !p.OtherAccount && !differ(p.Function.Env().Account, here.Account()) {
+		awslambda.NewCfnPermission(scope, jsii.String("Permission"), &awslambda.CfnPermissionProps{
+			Action: jsii.String("lambda:InvokeFunction"), FunctionName: p.Function.FunctionArn(),
+			Principal: jsii.String("apigateway.amazonaws.com"), SourceArn: arn,
+		})
 	}
-	const warning = "UnclearLambdaEnvironment"
-	awscdk.Annotations_Of(p.Function).AcknowledgeWarning(jsii.String(warning),
-		jsii.String("the authorizer has given the permission"))
-	awslambda.NewCfnPermission(scope, jsii.String("Permission"), &awslambda.CfnPermissionProps{
-		Action: jsii.String("lambda:InvokeFunction"), FunctionName: p.Function.FunctionArn(),
-		Principal: jsii.String("apigateway.amazonaws.com"), SourceArn: authorizer,
-	})
+	return arn
 }
 
 // differ reports whether a and b are both known at synthesis and different.
 func differ(a, b *string) bool {
 	return !*awscdk.Token_IsUnresolved(a) && !*awscdk.Token_IsUnresolved(b) && *a != *b
-}
-
-func permission(arn *string) *awslambda.Permission {
-	return &awslambda.Permission{
-		Principal: awsiam.NewServicePrincipal(jsii.String("apigateway.amazonaws.com"), nil),
-		SourceArn: arn,
-	}
 }

@@ -3,6 +3,7 @@ package authorizer_test
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -314,9 +315,92 @@ func TestWarnsOfOtherAuthorizers(t *testing.T) {
 		&authorizer.Props{Function: s.check, RestAPI: s.rest}))
 	found := assertions.Annotations_FromStack(s.stack).FindWarning(jsii.String("/Somebody/Limits"),
 		assertions.Match_StringLikeRegexp(jsii.String(
-			"answered 429 instead of 403.*Rest/Default/PUT/Resource, Somebody/Rest/Default/POST/Resource")))
+			"answered 429 instead of 403.*Rest/Default/PUT/Resource.*Somebody/Rest/Default/POST/Resource")))
 	if len(*found) != 1 {
 		t.Errorf("got %d warnings that name both methods and not GET, want 1", len(*found))
+	}
+}
+
+// Synthesis fails if no call is counted, and warns of the methods and routes that are open.
+func TestRoutesWithoutTheAuthorizer(t *testing.T) {
+	mock := awsapigateway.NewMockIntegration(nil)
+	backend := func() awsapigatewayv2.HttpRouteIntegration {
+		return awsapigatewayv2integrations.NewHttpUrlIntegration(jsii.String("B"),
+			jsii.String("https://backend.example"), nil)
+	}
+	for name, c := range map[string]struct {
+		build           func(s *userApp)
+		problem, warned string
+	}{
+		"an HTTP API with a default integration": {func(s *userApp) {
+			api := awsapigatewayv2.NewHttpApi(s.stack, jsii.String("Shop"),
+				&awsapigatewayv2.HttpApiProps{DefaultIntegration: backend()})
+			authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("Limits"),
+				&authorizer.Props{Function: s.check, HTTPAPI: api})
+		},
+			"has this authorizer.*default \\(Somebody/Shop/DefaultRoute/Resource\\)", ""},
+		"a LambdaRestApi": {func(s *userApp) {
+			api := awsapigateway.NewLambdaRestApi(s.stack, jsii.String("Shop"),
+				&awsapigateway.LambdaRestApiProps{Handler: s.function("Backend")})
+			authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("Limits"),
+				&authorizer.Props{Function: s.check, RestAPI: api})
+		}, "no method or route of the API has this authorizer.*ANY \\(Somebody/Shop", ""},
+		"one method": {func(s *userApp) {
+			limits := authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("Limits"),
+				&authorizer.Props{Function: s.check, RestAPI: s.rest})
+			s.use(limits)
+			s.rest.Root().AddResource(jsii.String("orders"), nil).AddMethod(jsii.String("DELETE"), mock, nil)
+		}, "", "DELETE \\(Somebody/Rest/Default/orders/DELETE/Resource\\)"},
+		"ANY / beside a proxy": {func(s *userApp) {
+			api := awsapigateway.NewRestApi(s.stack, jsii.String("Shop"), nil)
+			limits := authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("Limits"),
+				&authorizer.Props{Function: s.check, RestAPI: api})
+			api.Root().AddProxy(&awsapigateway.ProxyResourceOptions{DefaultIntegration: mock,
+				DefaultMethodOptions: &awsapigateway.MethodOptions{Authorizer: limits.REST}})
+		}, "", "ANY \\(Somebody/Shop/Default/ANY/Resource\\)"},
+		"an open route that somebody acknowledged": {func(s *userApp) {
+			awscdk.Annotations_Of(s.stack).AcknowledgeWarning(jsii.String("tidegate:OpenRoutes"), nil)
+			s.use(authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("Limits"),
+				&authorizer.Props{Function: s.check, HTTPAPI: s.http}))
+			s.http.AddRoutes(&awsapigatewayv2.AddRoutesOptions{Path: jsii.String("/health"),
+				Integration: backend()})
+		}, "", ""},
+		"scopes": {func(s *userApp) {
+			limits := authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("Limits"),
+				&authorizer.Props{Function: s.check, HTTPAPI: s.http})
+			s.http.AddRoutes(&awsapigatewayv2.AddRoutesOptions{Path: jsii.String("/"), Integration: backend(),
+				Authorizer: limits.HTTP, AuthorizationScopes: jsii.Strings("orders/read")})
+		}, "ANY / .* has scopes", ""},
+		"an API of another stack": {func(s *userApp) {
+			authorizer.NewRateLimitAuthorizer(awscdk.NewStack(s.app, jsii.String("Other"), nil),
+				jsii.String("Limits"),
+				&authorizer.Props{Function: s.check, RestAPI: s.rest})
+		}, "Other/Limits: the API is of stack Somebody.*make the authorizer in that stack", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newUserAppWithoutEnv()
+			problem := func() (problem string) {
+				defer func() {
+					if r := recover(); r != nil {
+						problem = fmt.Sprint(r)
+					}
+				}()
+				c.build(s)
+				_, problem = s.synthesise()
+				return problem
+			}()
+			if (problem == "") != (c.problem == "") || !regexp.MustCompile(c.problem).MatchString(problem) {
+				t.Fatalf("got %q, want %q", problem, c.problem)
+			}
+			if problem != "" {
+				return
+			}
+			found := assertions.Annotations_FromStack(s.stack).FindWarning(jsii.String("*"),
+				assertions.Match_StringLikeRegexp(jsii.String("have no authorizer.*"+c.warned)))
+			if (len(*found) == 1) != (c.warned != "") {
+				t.Errorf("got %d warnings, want %q", len(*found), c.warned)
+			}
+		})
 	}
 }
 

@@ -109,15 +109,19 @@ type mapping struct{ Destination, Source string }
 // statusMappings are the mappings of one status code.
 type statusMappings struct{ ResponseParameters []mapping }
 
-// mappingsWith returns the property ResponseParameters of an HTTP API's integration. API
-// Gateway requires a list for each status code; the property has all registered ones from
-// 200, and keeps the integration's own mappings.
+// statuses are those of answers that get the RateLimit fields. API Gateway requires a list
+// for each; an integration's own mappings add theirs.
+var statuses = []string{"200", "201", "202", "204", "206", "301", "302", "303", "304", "307", "308", "400",
+	"401", "402", "403", "404", "405", "406", "408", "409", "410", "412", "413", "415", "422", "424", "428",
+	"429",
+	"500", "501", "502", "503", "504"}
+
+// mappingsWith returns the property ResponseParameters of an HTTP API's integration, which
+// keeps the integration's own mappings.
 func mappingsWith(own map[string]statusMappings) map[string]any {
 	all := map[string]any{}
-	for status := http.StatusOK; status <= 599; status++ {
-		if http.StatusText(status) != "" {
-			all[strconv.Itoa(status)] = own[strconv.Itoa(status)].withOurs()
-		}
+	for _, status := range statuses {
+		all[status] = own[status].withOurs()
 	}
 	for status, mappings := range own {
 		all[status] = mappings.withOurs()

@@ -88,6 +88,14 @@ func TestStacksOfOneApp(t *testing.T) {
 			theirs := newUserApp(nil, awscdk.NewStack(app, jsii.String("Theirs"), nil))
 			denies(theirs.stack, theirs.rest)
 		}, ""},
+		"a function of another stack": {func(app awscdk.App) {
+			check := newUserApp(nil, second(app)).check
+			s := newUserApp(nil, awscdk.NewStack(app, jsii.String("Ours"), nil))
+			s.use(authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("Limits"),
+				&authorizer.Props{Function: check, RestAPI: s.rest}))
+			s.use(authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("HttpLimits"),
+				&authorizer.Props{Function: check, HTTPAPI: s.http}))
+		}, ""},
 		"our function in another stack": {func(app awscdk.App) {
 			ours := environmentStack(app, "Ours")
 			caching(second(app), ours.check)

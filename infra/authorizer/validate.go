@@ -3,6 +3,7 @@ package authorizer
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -18,22 +19,86 @@ import (
 type guard struct {
 	scope constructs.Construct
 	props Props
+	id    *string // the authorizer's
 }
 
 // Validate returns the problems in the props and in the app, one sentence each.
 func (g *guard) Validate() *[]*string {
 	problems := g.checkProps()
-	var others []string
-	if g.props.Function != nil {
-		for _, node := range *g.scope.Node().Root().Node().FindAll(constructs.ConstructOrder_PREORDER) {
-			problems = append(problems, g.checkConstruct(node)...)
-			if method, ok := node.(awsapigateway.CfnMethod); ok && g.refusesOtherwise(method) {
-				others = append(others, *node.Node().Path())
-			}
-		}
+	if g.props.Function == nil || len(problems) > 0 {
+		return jsii.Strings(problems...)
 	}
-	g.warnOf(others)
+	var calls routes
+	for _, node := range *g.scope.Node().Root().Node().FindAll(constructs.ConstructOrder_PREORDER) {
+		problems = append(problems, g.checkConstruct(node)...)
+		g.sort(node, &calls)
+	}
+	if len(calls.scoped) > 0 {
+		problems = append(
+			problems,
+			strings.Join(calls.scoped, ", ")+" has scopes, which API Gateway does not "+
+				"check with this authorizer: remove them, and require them in the policy, see "+
+				"docs/replace.md",
+		)
+	}
+	g.warnOf(calls.others)
+	g.warnOfOpen(calls.open)
+	if calls.guarded == 0 && len(calls.open)+len(calls.others) > 0 {
+		problems = append(
+			problems,
+			fmt.Sprintf("no method or route of the API has this authorizer, so no call "+
+				"is counted: give it to %s, as Authorizer of AddMethod and AddRoutes, or in "+
+				"DefaultMethodOptions of "+
+				"AddProxy", strings.Join(slices.Concat(calls.open, calls.others), ", ")),
+		)
+	}
 	return jsii.Strings(problems...)
+}
+
+// routes are the methods or routes of the API by their authorization.
+type routes struct {
+	guarded int
+	scoped  []string // with scopes beside this authorizer, which does not read them
+	// open have none, and others have another authorizer. Each is its path in the API and
+	// in the app.
+	open, others []string
+}
+
+// sort adds a method or a route of the API to its kind. OPTIONS needs no credential.
+func (g *guard) sort(node constructs.IConstruct, all *routes) {
+	var kind, authorizer *string
+	var scopes *[]*string
+	var name string
+	switch r := node.(type) {
+	case awsapigateway.CfnMethod:
+		if !g.ours(r, r.RestApiId()) || *r.HttpMethod() == "OPTIONS" {
+			return
+		}
+		kind, authorizer, name = r.AuthorizationType(), r.AuthorizerId(), *r.HttpMethod()
+	case awsapigatewayv2.CfnRoute:
+		api := g.props.HTTPAPI
+		if api == nil || !refers(r, r.ApiId(), api.ApiId(), api) || strings.HasPrefix(*r.RouteKey(),
+			"OPTIONS ") {
+			return
+		}
+		kind, authorizer, name = r.AuthorizationType(), r.AuthorizerId(), *r.RouteKey()
+		scopes = r.AuthorizationScopes()
+	default:
+		return
+	}
+	name += " (" + *node.Node().Path() + ")"
+	attached := g.scope.Node().TryFindChild(jsii.String("Authorizer"))
+	switch {
+	case kind == nil || *kind == "NONE":
+		all.open = append(all.open, name)
+	case *kind == "CUSTOM" && attached != nil && authorizer != nil && refers(node, authorizer, g.id,
+		attached):
+		if all.guarded++; scopes != nil && len(*scopes) > 0 {
+			all.scoped = append(all.scoped, name)
+		}
+	default:
+		all.others = append(all.others, name)
+	}
 }
 
 func (g *guard) checkProps() []string {
@@ -127,27 +192,9 @@ func (g *guard) gatewayResponse(node constructs.IConstruct, r awsapigateway.CfnG
 		*node.Node().Path(), kind, *g.scope.Node().Path())}
 }
 
-// refusesOtherwise reports whether a method of the REST API has another authorizer, whose
-// refusals get this construct's answer too.
-func (g *guard) refusesOtherwise(m awsapigateway.CfnMethod) bool {
-	if g.props.OwnResponses || !g.ours(m, m.RestApiId()) || m.AuthorizationType() == nil {
-		return false
-	}
-	switch *m.AuthorizationType() {
-	case "AWS_IAM", "COGNITO_USER_POOLS":
-		return true
-	case "CUSTOM":
-		id := g.scope.Node().TryFindChild(jsii.String("Authorizer"))
-		attached, ok := id.(awsapigateway.RequestAuthorizer)
-		return ok && m.AuthorizerId() != nil &&
-			!refers(m, m.AuthorizerId(), attached.AuthorizerId(), attached)
-	}
-	return false
-}
-
 // warnOf warns of the methods with another authorizer.
 func (g *guard) warnOf(methods []string) {
-	if len(methods) == 0 {
+	if len(methods) == 0 || g.props.RestAPI == nil || g.props.OwnResponses {
 		return
 	}
 	awscdk.Annotations_Of(g.scope).AddWarningV2(jsii.String("tidegate:OtherAuthorizers"), jsii.String(
@@ -155,6 +202,18 @@ func (g *guard) warnOf(methods []string) {
 			"403, without Retry-After, since an API has one answer for ACCESS_DENIED. Clients repeat them "+
 			"for ever. Move these methods to an API of their own, or set OwnResponses: "+
 			strings.Join(methods, ", ")))
+}
+
+// warnOfOpen warns of methods and routes that anybody can call.
+func (g *guard) warnOfOpen(open []string) {
+	if len(open) == 0 {
+		return
+	}
+	awscdk.Annotations_Of(g.scope).AddWarningV2(jsii.String("tidegate:OpenRoutes"), jsii.String(
+		"These have no authorizer, so anybody calls them, and nothing is counted: "+strings.Join(open, ", ")+
+			". The CDK adds ANY / beside a proxy without its options. Acknowledge the warning for those "+
+			"that "+
+			"are meant to be open: Annotations_Of(scope).AcknowledgeWarning(\"tidegate:OpenRoutes\")"))
 }
 
 // isFunction reports whether text of a construct, an ARN or a URI, refers to the check

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Dev has the APIs and the functions' environments of a stack with every flag at its
+// Dev has the APIs and the functions' environments of a stack with every setting at its
 // default.
 //
 //go:embed dev.json
@@ -20,6 +20,12 @@ var Dev []byte
 //
 //go:embed prod.json
 var Prod []byte
+
+// Template has the functions' environments of the published template with its defaults:
+// variables that nobody sets are empty.
+//
+//go:embed template.json
+var Template []byte
 
 // Attached holds attach/TOOL.json: the template that each tool makes of its snippet in
 // infra/attach.

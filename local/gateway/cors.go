@@ -79,7 +79,7 @@ const (
 )
 
 // OpenTo sets which scripts may read answers in a browser: those of one origin, of any or
-// of none. The stack's flag corsOrigin does the same.
+// of none.
 func (a APIs) OpenTo(origin string) {
 	const header = "gatewayresponse.header."
 	for _, response := range a.REST.Responses {

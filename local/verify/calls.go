@@ -81,7 +81,7 @@ func (s *session) callHTTP(ctx context.Context) {
 	}
 	if over.status == http.StatusForbidden { // valid too, and without fields
 		for _, id := range []string{"retry-after", "body", "fields", "cors"} {
-			s.row("http-429-"+id, skip("denials are 403: set HTTP_API_DENY=context for a true 429"))
+			s.row("http-429-"+id, skip("denials are 403: set check.HTTP_API_DENY=context for a true 429"))
 		}
 		return
 	}
