@@ -193,7 +193,7 @@ func checkPip(t *testing.T, dist string) {
 	t.Helper()
 	python := ""
 	for _, name := range []string{"python3", "/usr/bin/python3"} {
-		if exec.CommandContext(t.Context(), name, "-c", "import pip, setuptools").Run() == nil {
+		if exec.CommandContext(t.Context(), name, "-c", "import setuptools, pip").Run() == nil {
 			python = cmp.Or(python, name)
 		}
 	}
