@@ -238,7 +238,7 @@ func TestAttachByCloudFormation(t *testing.T) {
 // The CDK can include the templates with all their resources.
 func TestTemplatesAreCloudFormation(t *testing.T) {
 	for _, name := range []string{"rest.yaml", "http.yaml", "websocket.yaml", "sam.yaml"} {
-		app, _, err := newApp(nil)
+		app, err := newApp(t.TempDir(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"tidegate/infra/settings"
 )
 
 func glob(t *testing.T, pattern string) []string {
@@ -44,12 +46,13 @@ func repository(t *testing.T, script string) string {
 
 // Each function's code is the zip file that the build makes for it.
 func TestAssetsAreTheBuild(t *testing.T) {
-	app, folder, err := newApp(nil)
+	folder := t.TempDir()
+	app, err := newApp(folder, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	builds := &build{root: repository(t, `cd "${0%/*}/../build" && for f in check admin; do echo $GOARCH $f >$f.zip; done`)}
-	if _, err := synthesise(app, propsOf(t, nil), builds.code); err != nil {
+	if err := synthesise(app, func() { newStack(app, settings.Default("dev"), builds.code) }); err != nil {
 		t.Fatal(err, builds.err)
 	}
 	var names []string
@@ -63,12 +66,12 @@ func TestAssetsAreTheBuild(t *testing.T) {
 
 // The error of a failed build has the build's output.
 func TestBuildFails(t *testing.T) {
-	app, _, err := newApp(nil)
+	app, err := newApp(t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	failing := &build{root: repository(t, "echo Go is missing >&2\nexit 1\n")}
-	if _, err := synthesise(app, propsOf(t, nil), failing.code); err == nil || failing.err == nil ||
+	if err := synthesise(app, func() { newStack(app, settings.Default("dev"), failing.code) }); err == nil || failing.err == nil ||
 		!strings.Contains(failing.err.Error(), "Go is missing") {
 		t.Errorf("got %v, %v, want the build's output in the second", err, failing.err)
 	}

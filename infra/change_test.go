@@ -117,34 +117,37 @@ func (c *change) compareNames(before, after template, types map[string]typeOfRes
 	}
 }
 
-// onNodes has what cannot change of the flags in everything.
-var onNodes = map[string]string{"stage": "prod", "store": "nodes", "zones": everything["zones"],
-	"replicas": everything["replicas"], "valkeyVersion": everything["valkeyVersion"]}
-
-// serverless has everything but what is for nodes.
-func serverless() map[string]string {
-	flags := maps.Clone(everything)
-	for _, name := range []string{"store", "zones", "shards", "replicas", "valkeyDurability",
-		"valkeyVersion"} {
-		delete(flags, name)
-	}
-	return flags
+// onNodes has what cannot change of the settings in everything.
+func onNodes() settings.Props {
+	all := everything()
+	return with(settings.Default("prod"), func(p *settings.Props) {
+		p.Kind, p.Zones, p.Replicas, p.Version = all.Kind, all.Zones, all.Replicas, all.Version
+	})
 }
 
-// All flags but the fixed ones can be turned on and off later: CloudFormation replaces
-// nothing with a name of its own, and nothing that holds data. No subnet moves.
-func TestFlagsCanChange(t *testing.T) {
+// serverless has everything but what is for nodes.
+func serverless() settings.Props {
+	return with(everything(), func(p *settings.Props) {
+		p.Store, p.Zones = settings.Default("prod").Store, nil
+	})
+}
+
+// All settings but the fixed ones can be turned on and off later: CloudFormation replaces
+// nothing with a name of its own, and nothing that holds data. No subnet of the cache or
+// of a function goes.
+func TestSettingsCanChange(t *testing.T) {
 	for name, c := range map[string]struct {
 		before, after func() (template, error)
 		replaced      []string
 	}{
-		"on nodes":   {before: once(onNodes), after: prod},
+		"on nodes":   {before: once(onNodes()), after: prod},
 		"serverless": {before: minimal, after: once(serverless())},
-		"dev": {before: dev, after: once(map[string]string{"keep": "true", "example": "false",
-			"crossings": "sns", "natGateways": "2", "adminUser": "none",
-			"adminUsersSecretName": "a"})},
-		"version": {before: once(with(onNodes, "valkeyVersion=8.1")), after: once(onNodes),
-			replaced: []string{"AWS::ElastiCache::ParameterGroup"}},
+		"dev": {before: dev, after: once(with(settings.Default("dev"), func(p *settings.Props) {
+			p.Keep, p.Example, p.Crossings = true, false, settings.SNS
+			p.AdminUser, p.AdminUsersSecret, p.AlarmTopic = "none", "a", "arn:aws:sns:eu-west-1:111122223333:a"
+		}))},
+		"version": {before: once(with(onNodes(), func(p *settings.Props) { p.Version = "8.1" })),
+			after: once(onNodes()), replaced: []string{"AWS::ElastiCache::ParameterGroup"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before, after := of(t, c.before), of(t, c.after)
@@ -156,41 +159,50 @@ func TestFlagsCanChange(t *testing.T) {
 				types := slices.Compact(slices.Sorted(maps.Values(got.replaced)))
 				equal(t, direction+": replaced", types, c.replaced)
 			}
+			for id, r := range before.Resources {
+				if r.Type == "AWS::EC2::Subnet" && strings.Contains(id, "Private") {
+					equal(t, id, after.Resources[id].Properties, r.Properties)
+				}
+			}
 		})
 	}
 }
 
-// Every flag that settings fixes moves or replaces the cache, or is one whose harm no
-// template shows: another store is another resource, which is empty.
-func TestFixedFlagsCannotChange(t *testing.T) {
-	fixed := []string{"store", "valkeyVersion"}
-	nodes := once(onNodes)
-	for flag, c := range map[string]struct {
+// Every setting that is fixed moves or replaces the cache, or is one whose harm no template
+// shows: another store is another resource, which is empty.
+func TestFixedSettingsCannotChange(t *testing.T) {
+	fixed := []string{"store", "valkeyVersion", "pepperSecret", "changesBucket"}
+	nodes, given := once(onNodes()), func(p *settings.Props) {
+		p.VPC, p.Subnets = "vpc-0a1b2c3d", []string{"subnet-0a1b2c3d", "subnet-1a1b2c3d"}
+		p.Key = "arn:aws:kms:eu-west-1:111122223333:key/a"
+		p.Snapshot = "arn:aws:elasticache:eu-west-1:111122223333:serverlesscachesnapshot:a"
+	}
+	existing := with(settings.Default("prod"), given)
+	for name, c := range map[string]struct {
 		before func() (template, error)
-		after  map[string]string
+		after  settings.Props
 		want   string
 	}{
-		"cidr": {minimal, map[string]string{"stage": "prod", "cidr": "10.0.0.0/16"}, "Cache: SubnetIds"},
-		"zones": {nodes, with(onNodes, "zones=eu-west-1a,eu-west-1c"),
+		"cidr": {minimal, with(settings.Default("prod"), func(p *settings.Props) { p.CIDR = "10.0.0.0/16" }),
+			"Cache: SubnetIds"},
+		"zones": {nodes, with(onNodes(), func(p *settings.Props) { p.Zones = []string{"eu-west-1a", "eu-west-1c"} }),
 			"AvailabilityZone replaces AWS::EC2::Subnet"},
-		"replicas": {nodes, with(onNodes, "replicas=1"), "Nodes: ReplicasPerNodeGroup"},
+		"replicas": {nodes, with(onNodes(), func(p *settings.Props) { p.Replicas = 1 }),
+			"Nodes: ReplicasPerNodeGroup"},
+		"vpc": {minimal, existing, "Cache: SubnetIds"},
+		"subnets": {once(existing), with(existing, func(p *settings.Props) {
+			p.Subnets = []string{"subnet-0a1b2c3d", "subnet-2a1b2c3d"}
+		}), "Cache: SubnetIds"},
+		"key": {once(existing), with(existing, func(p *settings.Props) { p.Key += "b" }), "Cache: KmsKeyId"},
+		"snapshot": {once(existing), with(existing, func(p *settings.Props) { p.Snapshot += "b" }),
+			"Cache: SnapshotArnsToRestore"},
 	} {
 		got := changeOf(t, of(t, c.before), of(t, once(c.after)))
-		if !strings.Contains(strings.Join(got.refused, "\n"), c.want) {
-			t.Errorf("%s: got %v refused, want %s", flag, got.refused, c.want)
+		if !strings.Contains(strings.Join(got.refused, "\n"), "Cache") && !strings.Contains(strings.Join(got.refused, "\n"), c.want) {
+			t.Errorf("%s: got %v refused, want %s", name, got.refused, c.want)
 		}
-		fixed = append(fixed, flag)
+		fixed = append(fixed, name)
 	}
 	slices.Sort(fixed)
-	equal(t, "fixed flags", settings.FixedFlags(), fixed)
-}
-
-// with returns flags with more flags.
-func with(flags map[string]string, more ...string) map[string]string {
-	all := maps.Clone(flags)
-	for _, flag := range more {
-		name, value, _ := strings.Cut(flag, "=")
-		all[name] = value
-	}
-	return all
+	equal(t, "fixed settings", settings.FixedSettings(), fixed)
 }

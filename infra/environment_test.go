@@ -50,12 +50,12 @@ func variablesOf(t *testing.T, function string) map[string]variable {
 var unset = map[string]string{
 	"ADMIN_PASSWORD_HASH": "ADMIN_PASSWORD is generated",
 	"BASE_PATH":           "the dashboard has a host name of its own",
-	"JWT_ISSUERS":         "excludes JWT_ISSUER: TestIssuers of settings checks it",
-	"JWT_JWKS":            "excludes JWT_JWKS_URL: TestJWKS of settings checks it",
+	"JWT_ISSUERS":         "excludes JWT_ISSUER",
+	"JWT_JWKS":            "excludes JWT_JWKS_URL",
 }
 
 // A function reads every variable that a template sets, a template sets every required
-// variable, and flags can set all variables.
+// variable, and settings can set all variables.
 func TestVariablesAreThoseOfTheFunctions(t *testing.T) {
 	ever := map[string]bool{}
 	on(t, func(t *testing.T, made template) {

@@ -81,3 +81,19 @@ func TestGolden(t *testing.T) {
 		})
 	}
 }
+
+// The published template equals the synthesised one: what changes in it is read as text.
+func TestPublishedTemplate(t *testing.T) {
+	const file = "testdata/template.json"
+	got := of(t, published).text
+	if *update {
+		if err := os.WriteFile(file, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(string(read(t, file)), string(got)); diff != "" {
+		t.Errorf("go -C infra test . -run TestPublishedTemplate -update accepts this (-golden +synthesised):\n%s",
+			diff)
+	}
+}

@@ -34,10 +34,14 @@ func allows(statements []properties, r request) bool {
 	return allowed
 }
 
+// bucketARN matches a bucket's attribute, which another resource writes as an ARN.
+var bucketARN = regexp.MustCompile(`\$\{(LogChanges\w+)\.Arn\}`)
+
 // names reports whether a list of patterns matches a name.
 func names(patterns any, name string) bool {
 	return slices.ContainsFunc(list(patterns), func(item any) bool {
-		pattern := strings.ReplaceAll(regexp.QuoteMeta(text(item)), `\*`, ".*")
+		arn := bucketARN.ReplaceAllString(text(item), "arn:$${AWS::Partition}:s3:::$${$1}")
+		pattern := strings.ReplaceAll(regexp.QuoteMeta(arn), `\*`, ".*")
 		matched, err := regexp.MatchString("^"+pattern+"$", name)
 		return err == nil && matched
 	})
@@ -62,12 +66,15 @@ func holds(statement properties, context map[string]string) bool {
 	return true
 }
 
-// rightsOf returns the statements of a role and of the policies attached to it.
-func (t template) rightsOf(role string) []properties {
+// rightsOf returns the statements of a function's role and of the policies attached to it.
+func (t template) rightsOf(function string) []properties {
 	var all []properties
 	for id, statements := range t.statements() {
-		kind := t.Resources[id].Type
-		if strings.HasPrefix(id, role+"Role") && (kind == "AWS::IAM::Role" || kind == "AWS::IAM::Policy") {
+		r := t.Resources[id]
+		own := r.Type == "AWS::IAM::Role" && strings.Contains(id, function+"Role")
+		attached := r.Type == "AWS::IAM::Policy" &&
+			strings.Contains(text(list(r.Properties["Roles"])[0]), function+"Role")
+		if own || attached {
 			all = append(all, statements...)
 		}
 	}
@@ -82,7 +89,8 @@ const sourceFunction = "lambda:SourceFunctionArn"
 // denied.
 func TestCallsAreAllowed(t *testing.T) {
 	made := of(t, prod)
-	log := "${" + made.only(t, "AWS::S3::Bucket", "Changes").id + ".Arn}"
+	id := made.only(t, "AWS::S3::Bucket", "Changes").id
+	log := "arn:${AWS::Partition}:s3:::${" + id + "}"
 	key := made.key(t)
 	cache := "arn:${AWS::Partition}:elasticache:${AWS::Region}:${AWS::AccountId}:"
 	secure := map[string]string{"aws:SecureTransport": "true"}

@@ -1,111 +1,187 @@
-// Command infra is the CDK app that provisions Tidegate: network, ElastiCache for Valkey,
-// both functions, the dashboard's API, alarms, and example APIs that show how the
-// authorizer is attached. cdk.json runs it; see docs/deploy.md.
+// Command infra is the CDK app that deploys a stage of Tidegate. cdk.json runs it. With
+// -template FILE it writes the template that needs neither the CDK nor a bootstrapped
+// account. See docs/deploy.md.
 package main
 
 import (
+	"bytes"
 	"cmp"
-	"errors"
+	"encoding/json"
+	"flag"
 	"fmt"
-	"io"
+	"maps"
 	"os"
-	"strings"
+	"path/filepath"
+	"slices"
+	"strconv"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/jsii-runtime-go"
 
 	"tidegate/infra/settings"
+	"tidegate/infra/tidegate"
 )
 
 func main() {
-	if err := run(os.Stderr); err != nil {
+	file := flag.String("template", "", "write the template with parameters to this file")
+	flag.Parse()
+	run := deploy
+	if *file != "" {
+		run = func() error { return writeTemplate(*file) }
+	}
+	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "infra:", err)
 		os.Exit(1)
 	}
 }
 
-func run(out io.Writer) error {
+// deploy writes the cloud assembly of the stage that -c stage=NAME names.
+func deploy() error {
 	root, err := findRoot()
 	if err != nil {
 		return err
 	}
 	build := &build{root: root}
 	app := awscdk.NewApp(nil)
-	given, err := contextFlags(app)
+	given, _ := app.Node().TryGetContext(jsii.String("stage")).(string)
+	if given == "" {
+		fmt.Fprintln(os.Stderr, "This is stage dev. -c stage=NAME chooses another one.")
+	}
+	props, err := stageProps(settings.StageFolder, cmp.Or(given, "dev"))
 	if err != nil {
 		return err
 	}
-	props, err := stageProps(settings.StageFolder, given)
-	if err != nil {
-		return err
-	}
-	if given["stage"] == "" {
-		fmt.Fprintln(out, "This is stage dev. -c stage=NAME chooses another one.")
-	}
-	_, err = synthesise(app, props, build.code)
-	if build.err != nil {
-		return build.err // the CDK's own error does not have the cause
-	}
-	return err
+	err = synthesise(app, func() { newStack(app, props, build.code) })
+	return cmp.Or(build.err, err) // the CDK's own error does not have the build's cause
 }
 
-// codeOf returns the zip of a function by its name.
-type codeOf func(name string) awslambda.Code
-
 // stageProps returns the props of a stage from its file in the folder. Only dev needs no
-// file: its flags may be in the context.
-func stageProps(folder string, given map[string]string) (settings.Props, error) {
-	stage := cmp.Or(given["stage"], "dev")
+// file.
+func stageProps(folder, stage string) (settings.Props, error) {
 	file, err := settings.ReadStage(folder, stage)
 	if err != nil {
 		return settings.Props{}, err
 	}
-	if file == nil && stage == "dev" {
-		return settings.Read(given)
-	}
-	if file == nil {
+	if file == nil && stage != "dev" {
 		return settings.Props{}, fmt.Errorf("infra/%s/%s.json is missing: ./scripts/stage %[2]s makes it",
 			folder, stage)
 	}
-	for name, value := range given {
-		if name != "stage" && name != "nag" {
-			return settings.Props{}, fmt.Errorf("-c %s=%s: the stage's file has its flags, so that the next "+
-				"deployment has them too: ./scripts/stage %s %[1]s=%[2]s", name, value, stage)
-		}
-	}
-	props, err := file.Props(stage)
-	props.Nag = given["nag"] == "true"
-	return props, err
+	return cmp.Or(file, &settings.StageFile{}).Props(stage)
 }
 
-// synthesise writes the cloud assembly for valid props. The CDK panics with a readable
-// text on errors.
-func synthesise(app awscdk.App, props settings.Props, code codeOf) (s *Stack, err error) {
+// newStack makes the stack of a stage.
+func newStack(app awscdk.App, props settings.Props, code func(string) awslambda.Code) awscdk.Stack {
+	stack := awscdk.NewStack(app, jsii.String(props.Name()), &awscdk.StackProps{
+		Description:           jsii.String("Tidegate: a rate limiter for API Gateway (" + props.Stage + ")"),
+		TerminationProtection: jsii.Bool(props.Keep),
+	})
+	limits := tidegate.NewTidegate(stack, jsii.String("Default"), &tidegate.Props{Props: props, Code: code})
+	if props.Example {
+		tidegate.Tag(stack, &props)
+		newExample(stack, &props, limits)
+	}
+	limits.AddOutputs()
+	return stack
+}
+
+// writeTemplate writes the template with parameters.
+func writeTemplate(file string) error {
+	folder, err := os.MkdirTemp("", "tidegate-template")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	text, err := synthesiseTemplate(folder)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, text, 0o644) //nolint:gosec // it is published
+}
+
+// newApp returns an app with the context of cdk.json and more, which writes to a folder.
+func newApp(folder string, more map[string]any) (awscdk.App, error) {
+	text, err := os.ReadFile("cdk.json")
+	if err != nil {
+		return nil, err
+	}
+	var config struct{ Context map[string]any }
+	if err := json.Unmarshal(text, &config); err != nil {
+		return nil, err
+	}
+	maps.Copy(config.Context, more)
+	return awscdk.NewApp(&awscdk.AppProps{Context: &config.Context, Outdir: &folder,
+		AnalyticsReporting: jsii.Bool(false)}), nil
+}
+
+// synthesiseTemplate returns the template with parameters.
+func synthesiseTemplate(folder string) ([]byte, error) {
+	// The CDK's own validation takes a parameter's empty default for its value, whatever the
+	// conditions. Tests lint the template.
+	app, err := newApp(folder, map[string]any{"@aws-cdk/core:validateAgainstDefaultRules": false})
+	if err != nil {
+		return nil, err
+	}
+	err = synthesise(app, func() {
+		stack := awscdk.NewStack(app, jsii.String("tidegate"), &awscdk.StackProps{
+			Description: jsii.String("Tidegate: a rate limiter for API Gateway"),
+			Synthesizer: awscdk.NewDefaultStackSynthesizer(&awscdk.DefaultStackSynthesizerProps{
+				GenerateBootstrapVersionRule: jsii.Bool(false)}),
+		})
+		tidegate.NewTemplate(stack).AddOutputs()
+	})
+	if err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(filepath.Join(folder, "tidegate.template.json"))
+	if err != nil {
+		return nil, err
+	}
+	var template any
+	err = json.Unmarshal(text, &template)
+	return append(readable(template, ""), '\n'), err
+}
+
+// width is the maximum length of a line that readable does not break.
+const width = 100
+
+// readable encodes a JSON value for readers: objects and lists that fit stand in one line.
+func readable(value any, indent string) []byte {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(value) // what was decoded always encodes
+	line := bytes.TrimSpace(b.Bytes())
+	if len(indent)+len(line) <= width {
+		return line
+	}
+	var parts [][]byte
+	inner, ends := indent+" ", "{}"
+	switch v := value.(type) {
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			parts = append(parts, append([]byte(inner+strconv.Quote(name)+": "), readable(v[name], inner)...))
+		}
+	case []any:
+		ends = "[]"
+		for _, item := range v {
+			parts = append(parts, append([]byte(inner), readable(item, inner)...))
+		}
+	default:
+		return line
+	}
+	return fmt.Appendf(nil, "%c\n%s\n%s%c", ends[0], bytes.Join(parts, []byte(",\n")), indent, ends[1])
+}
+
+// synthesise writes the cloud assembly of an app. The CDK panics with a readable text on
+// errors.
+func synthesise(app awscdk.App, make func()) (err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			err = fmt.Errorf("%v", fault)
 		}
 	}()
-	s = NewStack(app, props, code)
-	if props.Nag {
-		s.inspect(app)
-	}
+	make()
 	app.Synth(nil)
-	return s, nil
-}
-
-// contextFlags returns the flags in the CDK's context. Names with a colon or a slash are
-// the CDK's own, and are left out.
-func contextFlags(app awscdk.App) (map[string]string, error) {
-	all, ok := app.Node().GetAllContext(nil).(map[string]any)
-	if !ok {
-		return nil, errors.New("the CDK's context is not a map")
-	}
-	flags := map[string]string{}
-	for name, value := range all {
-		if !strings.ContainsAny(name, ":/") {
-			flags[name] = fmt.Sprint(value)
-		}
-	}
-	return flags, nil
+	return nil
 }

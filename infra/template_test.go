@@ -2,6 +2,7 @@ package main
 
 import (
 	"archive/zip"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -12,9 +13,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
-	"github.com/aws/jsii-runtime-go"
 
 	"tidegate/infra/settings"
 )
@@ -32,77 +31,58 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// everything has flags that turn every option on.
-var everything = map[string]string{
-	"stage":                "prod",
-	"store":                "nodes",
-	"example":              "true",
-	"crossings":            "eventbridge",
-	"changesLockDays":      "365",
-	"alarmEmail":           "ops@example.com",
-	"tags":                 "team=api,centre=42",
-	"oidcIssuer":           "https://login.example.com",
-	"oidcClientId":         "tidegate",
-	"oidcSecretName":       "login/tidegate",
-	"oidcEditors":          "ops",
-	"oidcViewers":          "staff,guests",
-	"identity":             "key,jwt,ip",
-	"jwtIssuer":            "https://login.example.com",
-	"jwtAudience":          "api",
-	"jwtJwksUrl":           "https://login.example.com/keys",
-	"domain":               "limits.example.com",
-	"certificate":          "arn:aws:acm:eu-west-1:111122223333:certificate/1-2-3",
-	"zone":                 "example.com",
-	"zoneId":               "Z123",
-	"callers":              "arn:aws:execute-api:eu-west-1:444455556666:abc123/authorizers/def456",
-	"ipv4Prefix":           "24",
-	"ipv6Prefix":           "56",
-	"jwtLeeway":            "1m",
-	"jwtIdentityClaim":     "client_id",
-	"jwtPlanClaim":         "plan",
-	"trustedProxies":       "cloudfront",
-	"jwtPlanMap":           `{"gold":"pro"}`,
-	"jwtRequiredClaims":    `{"token_use":"access"}`,
-	"oidcRoleClaim":        "cognito:groups",
-	"oidcScopes":           "openid,profile",
-	"storeTimeout":         "200ms",
-	"callerCache":          "1h",
-	"denyCache":            "0s",
-	"settleWithin":         "30m",
-	"httpApiDeny":          "context",
-	"directCalls":          "on",
-	"keyHeaders":           "x-api-key,apikey",
-	"jwtContextClaims":     "email",
-	"jwtCookie":            "session",
-	"jwtCookieOrigins":     "https://app.example.com",
-	"directCallers":        "arn:aws:iam::444455556666:role/backend",
-	"usageIdentifier":      "true",
-	"foreignKeys":          "true",
-	"corsOrigin":           "https://app.example.com",
-	"adminUsersSecretName": "login/users",
-	"adminNetworks":        "203.0.113.0/24,2001:db8::/32",
-	"ownerView":            "api",
-	"ownerNetworks":        "0.0.0.0/0,::/0",
-	"sessionIdle":          "15m",
-	"sessionLifetime":      "8h",
-	"release":              "v1.2.3",
-	"zones":                "eu-west-1a,eu-west-1b,eu-west-1c",
-	"shards":               "2",
-	"replicas":             "2",
-	"valkeyVersion":        "9.1",
-	"valkeyDurability":     "sync",
-	"tracing":              "true",
+// everything turns every option on.
+func everything() settings.Props {
+	p := settings.Default("prod")
+	p.Kind, p.Shards, p.Replicas, p.Version = settings.Nodes, 2, 2, "9.1"
+	p.Zones = []string{"eu-west-1a", "eu-west-1b", "eu-west-1c"}
+	p.Example, p.Tracing, p.Crossings, p.ChangesLockDays = true, true, settings.EventBridge, 365
+	p.AlarmEmail, p.Tags = "ops@example.com", map[string]string{"team": "api", "centre": "42"}
+	p.Domain, p.Certificate = "limits.example.com", "arn:aws:acm:eu-west-1:111122223333:certificate/1-2-3"
+	p.Callers = []string{"arn:aws:execute-api:eu-west-1:444455556666:abc123/authorizers/def456"}
+	p.DirectCallers = []string{"arn:aws:iam::444455556666:role/backend"}
+	p.AdminUsersSecret, p.OIDCSecret = "login/users", "login/tidegate"
+	p.Check = map[string]string{
+		"IDENTITY_SOURCES": "key,jwt,ip", "JWT_ISSUER": "https://login.example.com", "JWT_AUDIENCE": "api",
+		"JWT_JWKS_URL": "https://login.example.com/keys", "IPV4_PREFIX": "24", "IPV6_PREFIX": "56",
+		"JWT_LEEWAY": "1m", "JWT_IDENTITY_CLAIM": "client_id", "JWT_PLAN_CLAIM": "plan",
+		"JWT_PLAN_MAP": `{"gold":"pro"}`, "JWT_REQUIRED_CLAIMS": `{"token_use":"access"}`,
+		"JWT_CONTEXT_CLAIMS": "email", "JWT_COOKIE": "session", "JWT_COOKIE_ORIGINS": "https://app.example.com",
+		"TRUSTED_PROXIES": "cloudfront", "KEY_HEADERS": "x-api-key,apikey", "FOREIGN_KEYS": "true",
+		"VALKEY_TIMEOUT": "200ms", "CALLER_CACHE": "1h", "DENY_CACHE": "0s", "SETTLE_WITHIN": "30m",
+		"HTTP_API_DENY": "context", "DIRECT_CALLS": "on", "USAGE_IDENTIFIER": "true", "LOG_LEVEL": "warn",
+	}
+	p.Admin = map[string]string{
+		"OIDC_ISSUER": "https://login.example.com", "OIDC_CLIENT_ID": "tidegate", "OIDC_EDITOR_VALUES": "ops",
+		"OIDC_VIEWER_VALUES": "staff,guests", "OIDC_ROLE_CLAIM": "cognito:groups",
+		"OIDC_SCOPES": "openid profile", "ADMIN_NETWORKS": "203.0.113.0/24,2001:db8::/32", "OWNER_VIEW": "api",
+		"OWNER_NETWORKS": "0.0.0.0/0,::/0", "SESSION_IDLE": "15m", "SESSION_LIFETIME": "8h",
+		"RELEASE": "v1.2.3", "LOG_LEVEL": "warn",
+	}
+	return p
 }
 
 // Synthesis takes seconds, so every template is synthesised once.
 var (
-	dev     = once(nil)
-	prod    = once(everything)
-	minimal = once(map[string]string{"stage": "prod"})
+	dev     = once(settings.Default("dev"))
+	prod    = once(everything())
+	minimal = once(settings.Default("prod"))
+	// published is the template with parameters.
+	published = sync.OnceValues(func() (template, error) {
+		text, err := synthesiseTemplate(filepath.Join(scratch, "published"))
+		made := template{text: text}
+		return made, cmp.Or(err, json.Unmarshal(text, &made))
+	})
 )
 
-func once(flags map[string]string) func() (template, error) {
-	return sync.OnceValues(func() (template, error) { return synthesised(flags) })
+func once(p settings.Props) func() (template, error) {
+	return sync.OnceValues(func() (template, error) { return synthesised(p) })
+}
+
+// with returns props with changes.
+func with(p settings.Props, change func(p *settings.Props)) settings.Props {
+	change(&p)
+	return p
 }
 
 func of(t *testing.T, build func() (template, error)) template {
@@ -112,25 +92,6 @@ func of(t *testing.T, build func() (template, error)) template {
 		t.Fatal(err)
 	}
 	return made
-}
-
-// newApp returns an app with the context of cdk.json and more, and its output folder.
-func newApp(context map[string]any) (awscdk.App, string, error) {
-	text, err := os.ReadFile("cdk.json")
-	if err != nil {
-		return nil, "", err
-	}
-	var config struct{ Context map[string]any }
-	if err := json.Unmarshal(text, &config); err != nil {
-		return nil, "", err
-	}
-	for name, value := range context {
-		config.Context[name] = value
-	}
-	folder, err := os.MkdirTemp(scratch, "assembly")
-	return awscdk.NewApp(&awscdk.AppProps{
-		Context: &config.Context, Outdir: &folder, AnalyticsReporting: jsii.Bool(false),
-	}), folder, err
 }
 
 // placeholder returns a zip that replaces a built function's.
@@ -157,20 +118,19 @@ func writeZip(path string) error {
 	return file.Close()
 }
 
-func synthesised(flags map[string]string) (template, error) {
-	app, folder, err := newApp(nil)
+func synthesised(p settings.Props) (template, error) {
+	folder, err := os.MkdirTemp(scratch, "assembly")
 	if err != nil {
 		return template{}, err
 	}
-	props, err := settings.Read(flags)
+	app, err := newApp(folder, nil)
 	if err != nil {
 		return template{}, err
 	}
-	stack, err := synthesise(app, props, placeholder)
-	if err != nil {
+	if err := synthesise(app, func() { newStack(app, p, placeholder) }); err != nil {
 		return template{}, err
 	}
-	text, err := os.ReadFile(filepath.Join(folder, stack.props.Name()+".template.json"))
+	text, err := os.ReadFile(filepath.Join(folder, p.Name()+".template.json"))
 	if err != nil {
 		return template{}, err
 	}
@@ -182,9 +142,10 @@ func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m))
 
 // template is a CloudFormation template.
 type template struct {
-	Resources map[string]resource
-	Outputs   map[string]struct{ Value any }
-	text      []byte
+	Resources  map[string]resource
+	Outputs    map[string]struct{ Value any }
+	Parameters map[string]properties
+	text       []byte
 }
 
 type resource struct {
@@ -210,18 +171,18 @@ func (t template) all(kind string) []resource {
 	return found
 }
 
-// only returns the resource of a type whose id begins with prefix. It fails the test
-// unless there is exactly one.
-func (t template) only(test *testing.T, kind, prefix string) resource {
+// only returns the resource of a type whose id contains part. It fails the test unless
+// there is exactly one.
+func (t template) only(test *testing.T, kind, part string) resource {
 	test.Helper()
 	var found []resource
 	for _, r := range t.all(kind) {
-		if strings.HasPrefix(r.id, prefix) {
+		if strings.Contains(r.id, part) {
 			found = append(found, r)
 		}
 	}
 	if len(found) != 1 {
-		test.Fatalf("got %d of %s %s…, want 1", len(found), kind, prefix)
+		test.Fatalf("got %d of %s %s…, want 1", len(found), kind, part)
 	}
 	return found[0]
 }

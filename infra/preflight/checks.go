@@ -105,21 +105,25 @@ type named struct {
 func (l *look) named() []named {
 	name, logs := l.props.Name(), "/tidegate/"+l.props.Stage+"/"
 	all := []named{
-		{"secrets", []string{name + "/pepper", name + "/password"},
-			[]string{"secretsmanager", "list-secrets", "--include-planned-deletion", "--filters",
-				"Key=name,Values=" + name + "/", "--query", "SecretList[].Name"}},
-		{"log groups", []string{logs + "check", logs + "admin", logs + "forward", logs + "dashboard",
-			logs + "network", logs + "example-backend", logs + "example-http"},
+		{"log groups", []string{logs + "check", logs + "admin", logs + "forward"},
 			[]string{"logs", "describe-log-groups", "--log-group-name-prefix", logs,
 				"--query", "logGroups[].logGroupName"}},
-		{"keys", []string{"alias/" + name},
-			[]string{"kms", "list-aliases", "--query", "Aliases[].AliasName"}},
-		{"users of the cache", []string{name + "-check", name + "-admin"},
-			[]string{"elasticache", "describe-users", "--query", "Users[].UserId"}},
-		{"groups of users", []string{name},
-			[]string{"elasticache", "describe-user-groups", "--query", "UserGroups[].UserGroupId"}},
 	}
-	if l.props.Store.Kind == settings.Nodes {
+	secrets := []string{name + "/password"}
+	if l.props.PepperSecret == "" {
+		secrets = append(secrets, name+"/pepper")
+	}
+	all = append(all, named{"secrets", secrets, []string{"secretsmanager", "list-secrets",
+		"--include-planned-deletion", "--filters", "Key=name,Values=" + name + "/",
+		"--query", "SecretList[].Name"}})
+	if l.props.Kind == settings.URL {
+		return all
+	}
+	all = append(all, named{"users of the cache", []string{name + "-check", name + "-admin"},
+		[]string{"elasticache", "describe-users", "--query", "Users[].UserId"}},
+		named{"groups of users", []string{name},
+			[]string{"elasticache", "describe-user-groups", "--query", "UserGroups[].UserGroupId"}})
+	if l.props.Kind == settings.Nodes {
 		return append(all, named{"caches", []string{name}, []string{"elasticache",
 			"describe-replication-groups", "--query", "ReplicationGroups[].ReplicationGroupId"}})
 	}
@@ -141,8 +145,8 @@ func (l *look) names() (problem string, failed error) {
 		}
 	}
 	if len(taken) > 0 {
-		problem = "exist already: delete what an earlier stack of this stage left and nobody needs, or " +
-			"choose another stage: " + strings.Join(taken, "; ")
+		problem = "exist already: delete what an earlier stack of this stage left and nobody needs, take " +
+			"over what it left with pepperSecret, changesBucket and key, or choose another stage: " + strings.Join(taken, "; ")
 	}
 	return problem, failed
 }
@@ -151,12 +155,7 @@ func (l *look) names() (problem string, failed error) {
 const keptUnreserved = 100
 
 func (l *look) concurrency() (string, error) {
-	wanted := 0
-	for _, f := range []settings.Function{l.props.Check, l.props.Admin} {
-		if f.Concurrency != settings.Unreserved {
-			wanted += f.Concurrency
-		}
-	}
+	wanted := l.props.CheckConcurrency + l.props.AdminConcurrency
 	if wanted == 0 || l.exists {
 		return "", nil
 	}
@@ -167,7 +166,7 @@ func (l *look) concurrency() (string, error) {
 	}
 	if free-wanted < keptUnreserved {
 		return fmt.Sprintf("%d environments are unreserved, and the stage reserves %d and leaves %d: raise "+
-			"the quota of Lambda, or ./scripts/stage %s checkConcurrency=none adminConcurrency=none",
+			"the quota of Lambda, or ./scripts/stage %s checkConcurrency=0 adminConcurrency=0",
 			free, wanted, keptUnreserved, l.props.Stage), nil
 	}
 	return "", nil
@@ -186,6 +185,9 @@ func (l *look) zones() (string, error) {
 		"Name=zone-type,Values=availability-zone", "--query",
 		"AvailabilityZones[].{ZoneName:ZoneName,ZoneID:ZoneId}"); err != nil {
 		return "", err
+	}
+	if !l.props.OwnNetwork() {
+		return "", nil
 	}
 	var good []string
 	chosen, bad := l.props.Zones, ""
@@ -229,16 +231,16 @@ func (l *look) quota(things, service, code string, more int, count ...string) (s
 }
 
 func (l *look) networks() (string, error) {
-	if l.exists {
+	if l.exists || !l.props.OwnNetwork() {
 		return "", nil
 	}
 	return l.quota("VPCs", "vpc", "L-F678F1CE", 1, "ec2", "describe-vpcs", "--query", "length(Vpcs)")
 }
 
 func (l *look) addresses() (string, error) {
-	if check, admin := l.props.Egress(); l.exists || !check && !admin {
+	if l.exists || l.props.Gateways() == 0 {
 		return "", nil
 	}
-	return l.quota("Elastic IP addresses", "ec2", "L-0263D0A3", l.props.NATGateways,
+	return l.quota("Elastic IP addresses", "ec2", "L-0263D0A3", l.props.Gateways(),
 		"ec2", "describe-addresses", "--query", "length(Addresses)")
 }

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -9,15 +10,15 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
+	"strings"
 )
 
-// StageFile has the flags of a stage, so that the next deployment has those of the last.
-// ./scripts/stage writes it.
+// StageFile has the settings of a stage, so that the next deployment has those of the
+// last. ./scripts/stage writes it.
 type StageFile struct {
-	// Flags are the stage's flags by name, without the stage itself.
-	Flags map[string]string `json:"flags"`
+	// Settings are the props that are not the stage's defaults.
+	Settings map[string]any `json:"settings"`
 	// Fixed has the values, defaults included, that cannot change while the stack exists.
 	Fixed map[string]string `json:"fixed"`
 }
@@ -27,8 +28,8 @@ const StageFolder = "stages"
 
 // ReadStage reads a stage's file from a folder; nil if it has none.
 func ReadStage(folder, stage string) (*StageFile, error) {
-	if !stageName.MatchString(stage) {
-		return nil, fmt.Errorf("-c stage=%s: %s", stage, wantStage)
+	if !isStage(stage) {
+		return nil, fmt.Errorf("stage=%s: %s", stage, wantStage)
 	}
 	text, err := os.ReadFile(filepath.Join(folder, stage+".json"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -38,7 +39,7 @@ func ReadStage(folder, stage string) (*StageFile, error) {
 		return nil, err
 	}
 	var f StageFile
-	if err := json.Unmarshal(text, &f); err != nil {
+	if err := strictly(text, &f); err != nil {
 		return nil, fmt.Errorf("%s/%s.json: %w", StageFolder, stage, err)
 	}
 	return &f, nil
@@ -56,27 +57,22 @@ func (f *StageFile) Write(folder, stage string) error {
 	return os.WriteFile(filepath.Join(folder, stage+".json"), append(text, '\n'), 0o600)
 }
 
-// Set changes flags: an empty value removes one. It refuses what cannot change, and does
-// not change f after an error.
+// Set changes settings: an empty value removes one. A name such as check.JWT_ISSUER is
+// that of an entry. Set refuses what cannot change, and does not change f after an error.
 func (f *StageFile) Set(stage string, values map[string]string) error {
-	flags := maps.Clone(f.Flags)
-	if flags == nil {
-		flags = map[string]string{}
+	next := StageFile{Settings: maps.Clone(f.Settings), Fixed: f.Fixed}
+	if next.Settings == nil {
+		next.Settings = map[string]any{}
 	}
-	for name, value := range values {
-		if name == "stage" {
-			return errors.New("stage: another stage has another file")
-		}
-		if flags[name] = value; value == "" && f.Flags[name] != "" {
-			delete(flags, name) // also one that is no flag any more
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if err := next.set(name, values[name]); err != nil {
+			return err
 		}
 	}
-	next := StageFile{Flags: flags, Fixed: f.Fixed}
 	p, err := next.Props(stage)
 	if err != nil {
 		return err
 	}
-	maps.DeleteFunc(flags, func(_, value string) bool { return value == "" })
 	_, version := values["valkeyVersion"]
 	_, units := values["maxECPUs"]
 	if len(f.Fixed) > 0 && version && units {
@@ -88,15 +84,76 @@ func (f *StageFile) Set(stage string, values map[string]string) error {
 	return nil
 }
 
+func (f *StageFile) set(name, value string) error {
+	if part, entry, ok := strings.Cut(name, "."); ok {
+		was, _ := f.Settings[part].(map[string]any)
+		entries := maps.Clone(was)
+		if entries == nil {
+			entries = map[string]any{}
+		}
+		if entries[entry] = value; value == "" {
+			delete(entries, entry)
+		}
+		f.Settings[part] = entries
+		if len(entries) == 0 {
+			delete(f.Settings, part)
+		}
+		return nil // Props checks the name
+	}
+	probe := strictly([]byte(`{"`+name+`":"x"}`), new(Props))
+	if _, had := f.Settings[name]; value == "" && (had || known(probe)) {
+		delete(f.Settings, name) // also one that is no setting any more
+		return nil
+	}
+	for _, v := range []any{value, json.RawMessage(value), strings.Split(value, ",")} {
+		text, err := json.Marshal(map[string]any{name: v})
+		if err == nil && strictly(text, new(Props)) == nil {
+			f.Settings[name] = v
+			return nil
+		}
+	}
+	return fmt.Errorf("%s=%s: %w", name, value, explain(probe))
+}
+
+// known reports whether decoding a text into a setting found the setting.
+func known(probe error) bool {
+	_, wrongType := errors.AsType[*json.UnmarshalTypeError](probe)
+	return probe == nil || wrongType
+}
+
+// explain says what a setting must be, from the error of a text in its place.
+func explain(err error) error {
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if !ok {
+		return errors.New("unknown setting: docs/deploy.md lists them")
+	}
+	switch wrong.Type.Kind().String() {
+	case "bool":
+		return errors.New("must be true or false")
+	case "int":
+		return errors.New("must be a whole number")
+	}
+	return errors.New("must be set by entry, as NAME.ENTRY=VALUE")
+}
+
+// strictly decodes JSON without unknown fields.
+func strictly(text []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	return decoder.Decode(into)
+}
+
 // Props returns the stage's props. It refuses what differs from Fixed.
 func (f *StageFile) Props(stage string) (Props, error) {
-	values := maps.Clone(f.Flags)
-	if values == nil {
-		values = map[string]string{}
-	}
-	values["stage"] = stage
-	p, err := Read(values)
+	p := Default(stage)
+	text, err := json.Marshal(f.Settings)
 	if err != nil {
+		return p, err
+	}
+	if err := strictly(text, &p); err != nil {
+		return p, fmt.Errorf("%s/%s.json: %w", StageFolder, stage, err)
+	}
+	if err := p.Validate(); err != nil {
 		return p, err
 	}
 	return p, f.compare(stage, fixed(p))
@@ -105,48 +162,47 @@ func (f *StageFile) Props(stage string) (Props, error) {
 // compare returns an error for each value that cannot become what it is now.
 func (f *StageFile) compare(stage string, now map[string]string) error {
 	var errs []error
-	for _, name := range sorted(f.Fixed) {
+	for _, name := range slices.Sorted(maps.Keys(f.Fixed)) {
 		was, is := f.Fixed[name], now[name]
 		older := slices.Index(versions, is) < slices.Index(versions, was)
 		if was == is || name == "valkeyVersion" && !older {
 			continue
 		}
-		errs = append(errs, fmt.Errorf("-c %s=%s: was %s, and cannot change: %s. Deploy another stage, "+
+		errs = append(errs, fmt.Errorf("%s=%s: was %s, and cannot change: %s. Deploy another stage, "+
 			"or delete this one's stack and begin anew with ./scripts/stage -new %s", name, is,
-			cmp.Or(was, "the default"), reasons()[name], stage))
+			cmp.Or(was, "the default"), reasons[name], stage))
 	}
 	return errors.Join(errs...)
 }
 
-// fixed returns the values that cannot change, by flag. What is off can be turned on.
+// reasons says why each fixed setting cannot change.
+var reasons = map[string]string{
+	"cidr":          "the network and the cache would be replaced",
+	"zones":         "the subnets and the cache would be replaced",
+	"vpc":           "the cache would be replaced",
+	"subnets":       "the cache would be replaced",
+	"store":         "the new cache would be empty",
+	"replicas":      "the cache would be replaced",
+	"valkeyVersion": "ElastiCache cannot go back to an older version",
+	"snapshot":      "the cache would be replaced",
+	"key":           "the cache would be replaced",
+	"pepperSecret":  "every API key's hash depends on it",
+	"changesBucket": "it has all keys and policies",
+}
+
+// fixed returns the values that cannot change, by setting.
 func fixed(p Props) map[string]string {
-	all := map[string]string{}
-	eachFixed(reflect.ValueOf(p), func(flag, _ string, value reflect.Value) {
-		if flag == "replicas" && p.Store.Kind != Nodes || value.Kind() == reflect.Bool && !value.Bool() {
-			return
-		}
-		all[flag] = text(value.Interface())
-	})
-	return all
-}
-
-// reasons returns why each fixed flag cannot change.
-func reasons() map[string]string {
-	all := map[string]string{}
-	eachFixed(reflect.ValueOf(Props{}), func(flag, reason string, _ reflect.Value) { all[flag] = reason })
-	return all
-}
-
-// FixedFlags returns the names of the flags that cannot change.
-func FixedFlags() []string { return sorted(reasons()) }
-
-func eachFixed(part reflect.Value, visit func(flag, reason string, value reflect.Value)) {
-	for i := range part.NumField() {
-		field, tag := part.Field(i), part.Type().Field(i).Tag
-		if field.Kind() == reflect.Struct {
-			eachFixed(field, visit)
-		} else if reason := tag.Get("fixed"); reason != "" {
-			visit(tag.Get("flag"), reason, field)
-		}
+	all := map[string]string{
+		"cidr": p.CIDR, "zones": strings.Join(p.Zones, ","), "vpc": p.VPC,
+		"subnets": strings.Join(p.Subnets, ","), "store": p.Kind, "valkeyVersion": p.Version,
+		"snapshot": p.Snapshot, "key": p.Key, "pepperSecret": p.PepperSecret,
+		"changesBucket": p.ChangesBucket,
 	}
+	if p.Kind == Nodes {
+		all["replicas"] = fmt.Sprint(p.Replicas)
+	}
+	return all
 }
+
+// FixedSettings returns the names of the settings that cannot change.
+func FixedSettings() []string { return slices.Sorted(maps.Keys(reasons)) }

@@ -3,9 +3,9 @@ package settings
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"net/url"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,42 +16,82 @@ import (
 )
 
 var (
-	stageName   = regexp.MustCompile(`^[a-z][a-z0-9-]{0,10}[a-z0-9]$`)
+	stageName   = regexp.MustCompile(`^[a-z]([a-z0-9]|-[a-z0-9]){1,11}$`)
 	zoneName    = regexp.MustCompile(`^[a-z]{2}(-[a-z]+)+-\d[a-z]$`)
 	hostName    = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z]{2,}$`)
-	zoneID      = regexp.MustCompile(`^Z[A-Z0-9]+$`)
 	nodeType    = regexp.MustCompile(`^cache\.[a-z0-9]+\.[a-z0-9]+$`)
 	certificate = regexp.MustCompile(`^arn:aws[a-z-]*:acm:[a-z0-9-]+:\d{12}:certificate/[a-z0-9-]+$`)
 	email       = regexp.MustCompile(`^[^@\s]+@[^@\s]+\.[^@\s]+$`)
-	secretName  = regexp.MustCompile(`^[A-Za-z0-9/_+=.@-]{1,256}$`)
+	secretName  = regexp.MustCompile(`^[A-Za-z0-9/_+=.@:-]{1,256}$`)
 	iamCaller   = regexp.MustCompile(`^arn:aws[a-z-]*:iam::\d{12}:(role|user)/[A-Za-z0-9_+=,.@/-]+$`)
-	corsOrigin  = regexp.MustCompile(`^(\*|none|https?://[a-z0-9.-]+(:\d{1,5})?)$`)
-	releaseName = regexp.MustCompile(`^[A-Za-z0-9._+/-]{0,64}$`)
 	bucketURL   = regexp.MustCompile(`^https://([^/]+\.)?s3[.-][a-z0-9.-]*amazonaws\.com`)
 	userName    = regexp.MustCompile(`^[A-Za-z0-9._@-]{1,64}$`)
+	vpcID       = regexp.MustCompile(`^vpc-[0-9a-f]+$`)
+	subnetID    = regexp.MustCompile(`^subnet-[0-9a-f]+$`)
+	groupID     = regexp.MustCompile(`^sg-[0-9a-f]+$`)
+	keyARN      = regexp.MustCompile(`^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[a-zA-Z0-9-]+$`)
+	topicARN    = regexp.MustCompile(`^arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]+$`)
+	bucketName  = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
+	snapshotARN = regexp.MustCompile(`^arn:aws[a-z-]*:elasticache:[a-z0-9-]+:\d{12}:serverlesscachesnapshot:[a-z0-9-]+$`)
+	snapshot    = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 )
+
+// versions are the versions of Valkey that ElastiCache offers, the oldest first.
+var versions = []string{"7.2", "8.0", "8.1", "8.2", "9.0", "9.1"}
 
 var logDays = []int{1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731}
 
-// wants records an error for a flag unless ok is true.
-type wants func(ok bool, flag string, value any, format string, arguments ...any)
+// subnetBits is how many bits longer a subnet's prefix is than the network's: a sixteenth of
+// it for each of at most 2 groups in 3 zones.
+const subnetBits = 4
 
-// SubnetBits is how many bits longer a subnet's prefix is than the network's: a sixteenth of
-// it for each of at most 3 groups in 3 zones.
-const SubnetBits = 4
+const (
+	wantStage = "must be 2 to 12 lower-case letters, digits and single hyphens, a letter first, no hyphen last"
+	wantName  = "must be the name or ARN of an existing secret in Secrets Manager, not its value"
+)
 
-const wantStage = "must be 2 to 12 lower-case letters, digits and hyphens, a letter first, no hyphen last"
+// wants records an error for a setting unless ok is true.
+type wants func(ok bool, name string, value any, format string, arguments ...any)
 
-// check validates the props after defaults. It returns all errors, each with the flag's
-// name.
-func (p *Props) check() error {
+// Validate returns all errors of the props, each with the setting's name.
+func (p *Props) Validate() error {
 	var errs []error
-	want := func(ok bool, flag string, value any, format string, arguments ...any) {
+	want := func(ok bool, name string, value any, format string, arguments ...any) {
 		if !ok {
-			errs = append(errs, fmt.Errorf("-c %s=%v: %s", flag, value, fmt.Sprintf(format, arguments...)))
+			errs = append(errs, fmt.Errorf("%s=%v: %s", name, value, fmt.Sprintf(format, arguments...)))
 		}
 	}
-	want(stageName.MatchString(p.Stage), "stage", p.Stage, wantStage)
+	want(isStage(p.Stage), "stage", p.Stage, wantStage)
+	p.checkNetwork(want)
+	p.checkStore(want)
+	p.checkExisting(want)
+	p.checkNumbers(want)
+	p.checkCallers(want)
+	p.checkLogin(want)
+	want(p.AlarmEmail == "" || email.MatchString(p.AlarmEmail), "alarmEmail", p.AlarmEmail,
+		"must be an email address")
+	want(slices.Contains([]string{"", EventBridge, SNS}, p.Crossings), "crossings", p.Crossings,
+		"must be eventbridge or sns")
+	want(slices.Contains(logDays, p.LogDays), "logDays", p.LogDays, "must be one of %v", logDays)
+	for name := range p.Tags {
+		want(name != "" && !strings.HasPrefix(strings.ToLower(name), "aws:"), "tags", name,
+			"must be names that do not begin with aws:")
+	}
+	p.checkVariables(want)
+	return errors.Join(append(errs, p.checkIdentity())...)
+}
+
+func isStage(name string) bool { return stageName.MatchString(name) && len(name) <= 12 }
+
+// token reports whether a text is the CDK's token of a value that only deployment knows.
+func token(text string) bool { return strings.Contains(text, "${Token[") }
+
+// optional wants a text that is empty, a token or of a form.
+func optional(want wants, name, value string, form *regexp.Regexp, advice string) {
+	want(value == "" || token(value) || form.MatchString(value), name, value, "%s", advice)
+}
+
+func (p *Props) checkNetwork(want wants) {
 	want(networkRange(p.CIDR), "cidr", p.CIDR,
 		"must be a private IPv4 range of /16 to /24, such as 10.42.0.0/20")
 	want(len(p.Zones) == 0 || len(p.Zones) >= 2 && len(p.Zones) <= 3, "zones", strings.Join(p.Zones, ","),
@@ -60,80 +100,113 @@ func (p *Props) check() error {
 		want(zoneName.MatchString(zone), "zones", zone, "must be names such as eu-west-1a")
 		want(!slices.Contains(p.Zones[:i], zone), "zones", zone, "must be given once")
 	}
-	want(corsOrigin.MatchString(p.CORSOrigin), "corsOrigin", p.CORSOrigin,
-		"must be an origin such as https://app.example.com, * or none")
-	want(releaseName.MatchString(p.Release), "release", p.Release,
-		"must be at most 64 letters, digits and ._+/-")
-	want(p.AlarmEmail == "" || email.MatchString(p.AlarmEmail), "alarmEmail", p.AlarmEmail,
-		"must be an email address")
-	want(slices.Contains(logDays, p.LogDays), "logDays", p.LogDays, "must be one of %v", logDays)
-	for name := range p.Tags {
-		want(name != "" && !strings.HasPrefix(strings.ToLower(name), "aws:"), "tags", name,
-			"must be names that do not begin with aws:")
+	optional(want, "vpc", p.VPC, vpcID, "must be the id of a network, such as vpc-0a1b2c3d")
+	want((p.VPC == "") == (len(p.Subnets) == 0), "subnets", strings.Join(p.Subnets, ","),
+		"set both subnets and vpc")
+	want(p.VPC == "" || p.Kind == URL || len(p.Subnets) > 1 || token(strings.Join(p.Subnets, "")),
+		"subnets", strings.Join(p.Subnets, ","), "must be at least 2, in different zones, for the cache")
+	for _, subnet := range p.Subnets {
+		optional(want, "subnets", subnet, subnetID, "must be ids such as subnet-0a1b2c3d")
 	}
-	want(!networkRange(p.CIDR) || p.nodes() <= p.room(), "shards", p.Store.Shards,
-		"means %d nodes, and cidr=%s has room for %d: choose a larger range, such as 10.42.0.0/16",
+	optional(want, "securityGroup", p.SecurityGroup, groupID, "must be an id such as sg-0a1b2c3d")
+	want(p.SecurityGroup == "" || p.VPC != "", "securityGroup", p.SecurityGroup,
+		"needs the vpc that it belongs to")
+	check, _ := p.Egress()
+	want(!check || !bucketURL.MatchString(p.Check["JWT_JWKS_URL"]) || !p.OwnNetwork(), "check.JWT_JWKS_URL",
+		p.Check["JWT_JWKS_URL"], "must not be in S3: the network's way to S3 leads to the log of changes "+
+			"only. Use JWT_JWKS, or an address before the bucket")
+}
+
+func (p *Props) checkStore(want wants) {
+	want(slices.Contains([]string{Serverless, Nodes, URL}, p.Kind), "store", p.Kind,
+		"must be serverless, nodes or url")
+	want((p.Kind == URL) == (p.URLSecret != ""), "valkeyUrlSecret", p.URLSecret,
+		"set both store=url and valkeyUrlSecret")
+	want(nodeType.MatchString(p.NodeType), "nodeType", p.NodeType, "must be a type such as cache.r7g.large")
+	want(slices.Contains(versions, p.Version), "valkeyVersion", p.Version, "must be one of %s",
+		strings.Join(versions, ", "))
+	want(!networkRange(p.CIDR) || !p.OwnNetwork() || p.Kind != Nodes || p.nodes() <= p.room(), "shards",
+		p.Shards, "means %d nodes, and cidr=%s has room for %d: choose a larger range, such as 10.42.0.0/16",
 		p.nodes(), p.CIDR, p.room())
-	want(!bucketURL.MatchString(p.Identity.JWT.JWKSURL), "jwtJwksUrl",
-		p.Identity.JWT.JWKSURL, "must not be in S3: the network's way to S3 leads to the log of changes "+
-			"only. Use jwtJwks, or an address before the bucket")
-	p.Store.check(want)
-	if err := p.Identity.check(want); err != nil {
-		errs = append(errs, err)
+	switch p.Kind {
+	case Serverless:
+		optional(want, "snapshot", p.Snapshot, snapshotARN, "must be the ARN of a serverless cache's snapshot")
+	case Nodes:
+		optional(want, "snapshot", p.Snapshot, snapshot, "must be the name of a snapshot of nodes")
+	default:
+		want(p.Snapshot == "", "snapshot", p.Snapshot, "is for a new cache, and store=url makes none")
 	}
-	p.Decision.check(want)
-	p.checkDirect(want)
-	p.Login.check(want)
-	p.Domain.check(want)
-	return errors.Join(errs...)
+}
+
+func (p *Props) checkExisting(want wants) {
+	optional(want, "key", p.Key, keyARN, "must be the ARN of a KMS key")
+	optional(want, "alarmTopic", p.AlarmTopic, topicARN, "must be the ARN of a topic")
+	optional(want, "changesBucket", p.ChangesBucket, bucketName, "must be the name of a bucket")
+	want(p.ChangesBucket == "" || p.Key != "", "changesBucket", p.ChangesBucket,
+		"needs the key that encrypts the bucket: set key")
+	want(p.ChangesBucket == "" || p.ChangesLockDays == 0, "changesLockDays", p.ChangesLockDays,
+		"is for a new bucket: change the lock of changesBucket itself")
+	for name, secret := range map[string]string{"pepperSecret": p.PepperSecret,
+		"valkeyUrlSecret": p.URLSecret, "adminUsersSecret": p.AdminUsersSecret, "oidcSecret": p.OIDCSecret} {
+		want(secret == "" || token(secret) || secretName.MatchString(secret), name, "…", wantName)
+	}
+}
+
+func (p *Props) checkNumbers(want wants) {
+	for _, n := range []struct {
+		name             string
+		value, low, high int
+	}{
+		{"maxStorageGB", p.MaxStorageGB, 1, 5000}, {"maxECPUs", p.MaxECPUs, 1000, 15_000_000},
+		{"shards", p.Shards, 1, 500}, {"replicas", p.Replicas, 1, 5}, {"snapshotDays", p.SnapshotDays, 0, 35},
+		{"checkMemory", p.CheckMemory, 128, 10240}, {"adminMemory", p.AdminMemory, 128, 10240},
+		{"checkConcurrency", p.CheckConcurrency, 0, 100_000},
+		{"adminConcurrency", p.AdminConcurrency, 0, 100_000},
+		{"changesLockDays", p.ChangesLockDays, 0, 3650},
+	} {
+		want(n.value >= n.low && n.value <= n.high, n.name, n.value, "must be a whole number from %d to %d",
+			n.low, n.high)
+	}
 }
 
 // nodes returns the number of the cache's nodes.
-func (p *Props) nodes() int {
-	if p.Store.Kind != Nodes {
-		return 0
-	}
-	return p.Store.Shards * (p.Store.Replicas + 1)
-}
+func (p *Props) nodes() int { return p.Shards * (p.Replicas + 1) }
 
 // reservedAddresses are the addresses of a subnet that no node can have: AWS's five, and
 // those of the functions' interfaces.
 const reservedAddresses = 8
 
-// room returns how many nodes the isolated subnets have addresses for.
-func (p *Props) room() int {
-	if !networkRange(p.CIDR) {
-		return 0
+// room returns how many nodes an own network's subnets have addresses for.
+func (p *Props) room() int { return p.ZoneCount() * (1<<p.HostBits() - reservedAddresses) }
+
+func (p *Props) checkCallers(want wants) {
+	for _, caller := range p.DirectCallers {
+		want(token(caller) || iamCaller.MatchString(caller), "directCallers", caller,
+			"must be the ARN of a role or a user, such as arn:aws:iam::111122223333:role/backend")
 	}
-	return max(2, len(p.Zones)) * (1<<(32-p.PrefixBits()-SubnetBits) - reservedAddresses)
+	want(len(p.DirectCallers) == 0 || p.Check["DIRECT_CALLS"] == "on", "check.DIRECT_CALLS",
+		p.Check["DIRECT_CALLS"], "must be on with directCallers")
 }
 
-// maxJWKS is the maximum size of a JWKS in bytes. It leaves room for the function's other
-// variables: all together may have 4 KB.
-const maxJWKS = 2500
-
-// check validates the variables with the check function's own code. The error names the
-// flags itself.
-func (i *Identity) check(want wants) error {
-	want(len(i.JWT.JWKS) <= maxJWKS, "jwtJwks", "…",
-		"must be at most %d bytes, since a function's environment has 4 KB: use jwtJwksUrl", maxJWKS)
-	want(len(i.JWT.Issuers) <= maxJWKS, "jwtIssuers", "…", "must be at most %d bytes, since a function's "+
-		"environment has 4 KB: use jwksUrl", maxJWKS)
-	set, problems := config.Read[identity.Variables](assignments(variables(*i)))
-	c, err := set.Config()
-	problems.AddError(err)
-	keysFlag := "jwtJwksUrl"
-	if i.JWT.Issuers != "" {
-		keysFlag = "jwtIssuers"
-	}
-	for _, issuer := range c.JWT.Issuers {
-		want(issuer.KeysURL == nil || issuer.KeysURL.Scheme == "https", keysFlag, issuer.KeysURL,
-			"must be an https URL")
-	}
-	if err := problems.Err(); err != nil {
-		return errors.New(strings.NewReplacer(flagsOf(reflect.TypeFor[Identity]())...).Replace(err.Error()))
-	}
-	return nil
+func (p *Props) checkLogin(want wants) {
+	issuer := p.Admin["OIDC_ISSUER"]
+	want(userName.MatchString(p.AdminUser), "adminUser", p.AdminUser, "must be 1 to 64 letters, digits and ._@-")
+	want(p.AdminUser != NoUser || p.AdminUsersSecret != "" || issuer != "", "adminUser", p.AdminUser,
+		"leaves nobody to log in: set adminUsersSecret or admin.OIDC_ISSUER")
+	want((issuer == "") == (p.OIDCSecret == ""), "oidcSecret", "…", "set both oidcSecret and admin.OIDC_ISSUER")
+	want(issuer == "" || httpsURL(issuer), "admin.OIDC_ISSUER", issuer, "must be an https URL")
+	want((issuer == "") == (p.Admin["OIDC_CLIENT_ID"] == ""), "admin.OIDC_CLIENT_ID",
+		p.Admin["OIDC_CLIENT_ID"], "set both OIDC_CLIENT_ID and OIDC_ISSUER")
+	roles := p.Admin["OIDC_EDITOR_VALUES"] + p.Admin["OIDC_VIEWER_VALUES"]
+	want((issuer == "") == (roles == ""), "admin.OIDC_EDITOR_VALUES", p.Admin["OIDC_EDITOR_VALUES"],
+		"set OIDC_EDITOR_VALUES or OIDC_VIEWER_VALUES with OIDC_ISSUER: the values of the role claim")
+	scopes := p.Admin["OIDC_SCOPES"]
+	want(scopes == "" || slices.Contains(strings.Fields(scopes), "openid"), "admin.OIDC_SCOPES", scopes,
+		"must include openid")
+	optional(want, "domain", p.Domain, hostName, "must be a host name")
+	want((p.Domain == "") == (p.Certificate == ""), "certificate", p.Certificate,
+		"set both certificate and domain")
+	optional(want, "certificate", p.Certificate, certificate, "must be the ARN of an ACM certificate")
 }
 
 const (
@@ -147,85 +220,115 @@ const (
 	defaultStoreTimeout = 100 * time.Millisecond
 )
 
-func (d *Decision) check(want wants) {
-	wantDuration(want, "storeTimeout", d.StoreTimeout, config.ValkeyTimeout)
-	wantDuration(want, "callerCache", d.CallerCache, config.CallerCache)
-	wantDuration(want, "denyCache", d.DenyCache, config.DenyCache)
-	wantDuration(want, "settleWithin", d.SettleWithin, config.SettleWithin)
-	want(d.LongestCheck() < CheckTimeout*time.Second, "storeTimeout", d.Timeout(),
-		"must be shorter: a check may take 3/2 of it "+
-			"and %s to connect, and the function ends after %d s", ConnectTimeout, CheckTimeout)
+// ByConstruct are the variables that the construct itself sets, with the setting that
+// changes each.
+var ByConstruct = map[string]string{
+	"VALKEY_URL": "store", "VALKEY_CONNECT_TIMEOUT": "", "KEY_PEPPER": "pepperSecret", "STAGE": "stage",
+	"HTTP_API_RESPONSE": "", "CHANGES_LOG": "changesBucket", "ADMIN_URL": "domain", "BASE_PATH": "domain",
+	"ADMIN_USER": "adminUser", "ADMIN_PASSWORD": "adminUser", "ADMIN_PASSWORD_HASH": "adminUser",
+	"ADMIN_USERS": "adminUsersSecret", "OIDC_CLIENT_SECRET": "oidcSecret", "CROSSINGS_TARGET": "crossings",
+	"EXAMPLE_URL": "example",
 }
 
-// checkDirect checks who may make direct calls.
-func (p *Props) checkDirect(want wants) {
-	for _, caller := range p.DirectCallers {
-		want(iamCaller.MatchString(caller), "directCallers", caller,
-			"must be the ARN of a role or a user, such as arn:aws:iam::111122223333:role/backend")
+// ofBoth are the variables that both functions read, and must read alike.
+var ofBoth = []string{"FOREIGN_KEYS", "TRUSTED_PROXIES"}
+
+// durations has the bounds of variables that are durations.
+var durations = map[string]config.Duration{
+	"VALKEY_TIMEOUT": config.ValkeyTimeout, "CALLER_CACHE": config.CallerCache,
+	"DENY_CACHE": config.DenyCache, "SETTLE_WITHIN": config.SettleWithin,
+	"SESSION_IDLE": config.SessionIdle, "SESSION_LIFETIME": config.SessionLifetime,
+}
+
+// choices has the values of variables with few.
+var choices = map[string][]string{
+	"HTTP_API_DENY": {"deny", "context"}, "DIRECT_CALLS": {"on", "off"}, "OWNER_VIEW": {"off", "api"},
+	"FOREIGN_KEYS": {"true", "false"}, "USAGE_IDENTIFIER": {"true", "false"},
+	"LOG_LEVEL": {"debug", "info", "warn", "error"},
+}
+
+// maxVariables is how many bytes a function's variables may have: 4 KB less those that the
+// construct sets.
+const maxVariables = 3000
+
+// checkVariables checks the functions' variables by the functions' own bounds.
+func (p *Props) checkVariables(want wants) {
+	for part, function := range map[string]struct {
+		values map[string]string
+		known  []string
+	}{"check": {p.Check, config.CheckVariables}, "admin": {p.Admin, config.AdminVariables}} {
+		size := 0
+		for _, name := range slices.Sorted(maps.Keys(function.values)) {
+			value := function.values[name]
+			size += len(name) + len(value)
+			setting, ours := ByConstruct[name]
+			switch {
+			case ours && setting == "":
+				want(false, part+"."+name, "…", "the construct sets it")
+			case ours:
+				want(false, part+"."+name, "…", "the construct sets it: see the setting %s", setting)
+			case !slices.Contains(function.known, name):
+				want(false, part+"."+name, value, "is no variable of this function: docs/configuration.md lists them")
+			case part == "admin" && slices.Contains(ofBoth, name):
+				want(false, "admin."+name, value, "set check.%s: both functions get it", name)
+			default:
+				checkVariable(want, part+"."+name, name, value)
+			}
+		}
+		want(size <= maxVariables, part, "…", "has %d bytes of variables, and a function's environment has "+
+			"room for %d: use JWT_JWKS_URL, or fewer networks", size, maxVariables)
 	}
-	want(len(p.DirectCallers) == 0 || p.Decision.DirectCalls == "on", "directCalls", p.Decision.DirectCalls,
-		"must be on with directCallers")
+	idle := durationOr(p.Admin["SESSION_IDLE"], config.DefaultSessionIdle)
+	lifetime := durationOr(p.Admin["SESSION_LIFETIME"], config.DefaultSessionLifetime)
+	want(lifetime >= idle, "admin.SESSION_LIFETIME", lifetime, "must not be shorter than SESSION_IDLE=%s", idle)
+	want(ConnectTimeout+p.Timeout()*3/2 < CheckTimeout*time.Second, "check.VALKEY_TIMEOUT", p.Timeout(),
+		"must be shorter: a check may take 3/2 of it and %s to connect, and the function ends after %d s",
+		ConnectTimeout, CheckTimeout)
 }
 
-func wantDuration(want wants, flag string, value *time.Duration, bound config.Duration) {
-	if value != nil {
-		err := bound.Check(*value)
-		want(err == nil, flag, *value, "%v", err)
+func durationOr(text string, standard time.Duration) time.Duration {
+	if d, err := time.ParseDuration(text); err == nil {
+		return d
+	}
+	return standard
+}
+
+func checkVariable(want wants, path, name, value string) {
+	if bound, ok := durations[name]; ok {
+		d, err := time.ParseDuration(value)
+		if want(err == nil, path, value, "must be a duration such as 500ms, 10m or 2h"); err == nil {
+			err = bound.Check(d)
+			want(err == nil, path, value, "%v", err)
+		}
+	}
+	if values, ok := choices[name]; ok {
+		want(slices.Contains(values, value), path, value, "must be %s", strings.Join(values, " or "))
+	}
+	if name == "ADMIN_NETWORKS" || name == "OWNER_NETWORKS" {
+		_, err := config.Networks(value)
+		want(err == nil, path, value, "%v", err)
 	}
 }
 
-func wantNetworks(want wants, flag string, networks []string) {
-	text := strings.Join(networks, ",")
-	_, err := config.Networks(text)
-	want(err == nil, flag, text, "%v", err)
-}
-
-func (l *Login) check(want wants) {
-	want(userName.MatchString(l.User), "adminUser", l.User, "must be 1 to 64 letters, digits and ._@-")
-	hasUsers := l.User != NoUser || l.Users != "" || l.OIDC.Issuer != ""
-	want(hasUsers, "adminUser", l.User, "leaves nobody to log in: set adminUsersSecretName or oidcIssuer")
-	want(l.Users == "" || secretName.MatchString(l.Users), "adminUsersSecretName", "…", wantSecretName)
-	wantNetworks(want, "adminNetworks", l.Networks)
-	wantNetworks(want, "ownerNetworks", l.OwnerNetworks)
-	wantDuration(want, "sessionIdle", l.SessionIdle, config.SessionIdle)
-	wantDuration(want, "sessionLifetime", l.SessionLifetime, config.SessionLifetime)
-	idle := valueOr(l.SessionIdle, config.DefaultSessionIdle)
-	lifetime := valueOr(l.SessionLifetime, config.DefaultSessionLifetime)
-	want(lifetime >= idle, "sessionLifetime", lifetime, "must not be shorter than sessionIdle=%s", idle)
-	l.OIDC.check(want)
-}
-
-const wantSecretName = "must be the name of an existing secret in Secrets Manager, not its value"
-
-func (o *OIDC) check(want wants) {
-	want(o.Issuer == "" || httpsURL(o.Issuer), "oidcIssuer", o.Issuer, "must be an https URL")
-	want((o.Issuer == "") == (o.ClientID == ""), "oidcClientId", o.ClientID,
-		"set both oidcClientId and oidcIssuer")
-	want((o.Issuer == "") == (o.ClientSecret == ""), "oidcSecretName", "…",
-		"set both oidcSecretName and oidcIssuer")
-	want(o.ClientSecret == "" || secretName.MatchString(o.ClientSecret), "oidcSecretName", "…",
-		wantSecretName)
-	roles := len(o.Editors) + len(o.Viewers)
-	want(o.Issuer == "" || roles > 0, "oidcEditors", "",
-		"set oidcEditors or oidcViewers: the values of the role claim for editors and viewers")
-	want(o.Issuer != "" || o.RoleClaim == "" && roles+len(o.Scopes) == 0, "oidcIssuer", "",
-		"must be set with the other oidc flags")
-	want(len(o.Scopes) == 0 || slices.Contains(o.Scopes, "openid"), "oidcScopes", strings.Join(o.Scopes, ","),
-		"must include openid")
-}
-
-func (d *Domain) check(want wants) {
-	want(d.Name == "" || hostName.MatchString(d.Name), "domain", d.Name, "must be a host name")
-	want((d.Name == "") == (d.Certificate == ""), "certificate", d.Certificate,
-		"set both certificate and domain")
-	want(d.Certificate == "" || certificate.MatchString(d.Certificate), "certificate", d.Certificate,
-		"must be the ARN of an ACM certificate")
-	want((d.Zone == "") == (d.ZoneID == ""), "zoneId", d.ZoneID, "set both zoneId and zone")
-	want(d.ZoneID == "" || zoneID.MatchString(d.ZoneID), "zoneId", d.ZoneID,
-		"must be the id of a Route 53 zone, such as Z0123456789ABC")
-	inZone := d.Name == d.Zone || strings.HasSuffix(d.Name, "."+d.Zone)
-	want(d.Zone == "" || hostName.MatchString(d.Zone) && inZone, "zone", d.Zone,
-		"must be the zone that contains domain")
+// checkIdentity validates the variables of identities with the check function's own code.
+// The error names the variables.
+func (p *Props) checkIdentity() error {
+	var assignments []string
+	for name, value := range p.Check {
+		assignments = append(assignments, name+"="+value)
+	}
+	set, problems := config.Read[identity.Variables](assignments)
+	c, err := set.Config()
+	problems.AddError(err)
+	for _, issuer := range c.JWT.Issuers {
+		if issuer.KeysURL != nil && issuer.KeysURL.Scheme != "https" {
+			problems.Add("JWT_JWKS_URL", fmt.Sprintf("is %s: must be an https URL", issuer.KeysURL))
+		}
+	}
+	if err := problems.Err(); err != nil {
+		return fmt.Errorf("check: %w", err)
+	}
+	return nil
 }
 
 func networkRange(cidr string) bool {

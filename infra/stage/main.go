@@ -1,9 +1,11 @@
-// Command stage makes and changes the file of a stage, which has the flags of its
+// Command stage makes and changes the file of a stage, which has the settings of its
 // deployments. ./scripts/stage builds it and passes on its arguments.
 package main
 
 import (
 	"bufio"
+	"cmp"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -17,8 +19,9 @@ import (
 	"tidegate/infra/settings"
 )
 
-const usage = "Usage: ./scripts/stage [-new] STAGE [FLAG=VALUE]…\n\n" +
-	"FLAG= takes a flag out. docs/deploy.md lists the flags.\n\n"
+const usage = "Usage: ./scripts/stage [-new] STAGE [NAME=VALUE]…\n\n" +
+	"NAME= takes a setting out. docs/deploy.md lists the settings. Variables of the functions are\n" +
+	"check.VARIABLE=VALUE and admin.VARIABLE=VALUE.\n\n"
 
 func main() {
 	if err := run("infra", os.Args[1:], os.Stdin, os.Stdout); err != nil && !errors.Is(err, flag.ErrHelp) {
@@ -59,7 +62,7 @@ func run(app string, args []string, in io.Reader, out io.Writer) error {
 			return err
 		}
 	}
-	before := maps.Clone(file.Flags)
+	before := texts(file.Settings)
 	if err := file.Set(stage, values); err != nil {
 		return err
 	}
@@ -77,15 +80,15 @@ func assignments(args []string) (map[string]string, error) {
 	for _, arg := range args {
 		name, value, found := strings.Cut(arg, "=")
 		if !found || name == "" {
-			return nil, fmt.Errorf("%q: must be FLAG=VALUE", arg)
+			return nil, fmt.Errorf("%q: must be NAME=VALUE", arg)
 		}
 		values[name] = value
 	}
 	return values, nil
 }
 
-// question asks for a flag of a new stage.
-type question struct{ flag, text string }
+// question asks for a setting of a new stage.
+type question struct{ name, text string }
 
 // questions ask for what cannot change later, and for what people regret to have left out.
 var questions = []question{
@@ -99,12 +102,12 @@ var questions = []question{
 func ask(file *settings.StageFile, stage string, in *bufio.Scanner, out io.Writer) error {
 	for i := 0; i < len(questions); i++ {
 		q := questions[i]
-		_, _ = fmt.Fprintf(out, "%s\n%s [default]: ", q.text, q.flag)
+		_, _ = fmt.Fprintf(out, "%s\n%s [default]: ", q.text, q.name)
 		if !in.Scan() {
-			return errors.Join(fmt.Errorf("no answer for %s; nothing was written", q.flag), in.Err())
+			return errors.Join(fmt.Errorf("no answer for %s; nothing was written", q.name), in.Err())
 		}
-		next := settings.StageFile{Flags: file.Flags}
-		if err := next.Set(stage, map[string]string{q.flag: strings.TrimSpace(in.Text())}); err != nil {
+		next := settings.StageFile{Settings: file.Settings}
+		if err := next.Set(stage, map[string]string{q.name: strings.TrimSpace(in.Text())}); err != nil {
 			_, _ = fmt.Fprintln(out, err)
 			i--
 			continue
@@ -114,17 +117,18 @@ func ask(file *settings.StageFile, stage string, in *bufio.Scanner, out io.Write
 	return nil
 }
 
-// describe prints the file's flags, what changed, and how to deploy it.
+// describe prints the file's settings, what changed, and how to deploy it.
 func describe(file *settings.StageFile, before map[string]string, stage string, out io.Writer) {
-	for _, name := range slices.Sorted(maps.Keys(file.Flags)) {
+	now := texts(file.Settings)
+	for _, name := range slices.Sorted(maps.Keys(now)) {
 		note := ""
-		if was := before[name]; was != file.Flags[name] {
-			note = "   was " + orDefault(was)
+		if was := before[name]; was != now[name] {
+			note = "   was " + cmp.Or(was, "the default")
 		}
-		_, _ = fmt.Fprintf(out, "%s=%s%s\n", name, file.Flags[name], note)
+		_, _ = fmt.Fprintf(out, "%s=%s%s\n", name, now[name], note)
 	}
 	for _, name := range slices.Sorted(maps.Keys(before)) {
-		if file.Flags[name] == "" {
+		if now[name] == "" {
 			_, _ = fmt.Fprintf(out, "%s is the default now   was %s\n", name, before[name])
 		}
 	}
@@ -134,9 +138,24 @@ func describe(file *settings.StageFile, before map[string]string, stage string, 
 		"npx cdk deploy -c stage=%[2]s\n", settings.StageFolder, stage)
 }
 
-func orDefault(value string) string {
-	if value == "" {
-		return "the default"
+// texts returns settings as text, by name. Entries have names such as check.JWT_ISSUER.
+func texts(values map[string]any) map[string]string {
+	all := map[string]string{}
+	for name, value := range values {
+		switch v := value.(type) {
+		case map[string]any:
+			for entry, text := range texts(v) {
+				all[name+"."+entry] = text
+			}
+		case []string:
+			all[name] = strings.Join(v, ",")
+		case json.RawMessage:
+			all[name] = string(v)
+		case []any:
+			all[name] = strings.Trim(strings.ReplaceAll(fmt.Sprint(v), " ", ","), "[]")
+		default:
+			all[name] = fmt.Sprint(v)
+		}
 	}
-	return value
+	return all
 }

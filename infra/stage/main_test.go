@@ -30,20 +30,26 @@ func TestAsks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(out, "-c store=redis: must be serverless or nodes") ||
+	if !strings.Contains(out, "store=redis: must be serverless, nodes or url") ||
 		!strings.Contains(out, "npx cdk deploy -c stage=prod") {
 		t.Errorf("got %s, want the error and the command", out)
 	}
 	want := `{
-  "flags": {
+  "settings": {
     "alarmEmail": "ops@example.com",
     "store": "nodes"
   },
   "fixed": {
+    "changesBucket": "",
     "cidr": "10.42.0.0/20",
+    "key": "",
+    "pepperSecret": "",
     "replicas": "1",
+    "snapshot": "",
     "store": "nodes",
+    "subnets": "",
     "valkeyVersion": "8.1",
+    "vpc": "",
     "zones": ""
   }
 }
@@ -63,7 +69,7 @@ func TestAsks(t *testing.T) {
 func TestChanges(t *testing.T) {
 	app := t.TempDir()
 	for _, args := range [][]string{
-		{"prod", "store=nodes", "logLevel=warn"}, {"prod", "shards=3", "logLevel="},
+		{"prod", "store=nodes", "check.LOG_LEVEL=warn", "zones="}, {"prod", "shards=3", "check.LOG_LEVEL="},
 		{"prod", "valkeyVersion=9.0"},
 	} {
 		if out, err := stage(t, app, "", args...); err != nil {
@@ -71,19 +77,19 @@ func TestChanges(t *testing.T) {
 		}
 	}
 	before := file(t, app, "prod")
-	if !strings.Contains(before, `"shards": "3"`) || strings.Contains(before, "logLevel") {
-		t.Errorf("got %s, want shards and no logLevel", before)
+	if !strings.Contains(before, `"shards": 3`) || strings.Contains(before, "LOG_LEVEL") {
+		t.Errorf("got %s, want shards and no level", before)
 	}
 	for change, want := range map[string]string{
-		"store=serverless":             "-c store=serverless: was nodes, and cannot change",
+		"store=serverless":             "store=serverless: was nodes, and cannot change",
 		"cidr=10.0.0.0/16":             "the network and the cache would be replaced",
 		"zones=eu-west-1a,eu-west-1b":  "was the default",
 		"replicas=2":                   "the cache would be replaced",
 		"valkeyVersion=8.2":            "cannot go back",
-		"nonsense=1":                   "unknown flag",
-		"shrads=":                      "unknown flag",
-		"stage=dev":                    "another stage",
-		"shards":                       "FLAG=VALUE",
+		"nonsense=1":                   "unknown setting",
+		"shrads=":                      "unknown setting",
+		"stage=dev":                    "unknown setting",
+		"shards":                       "NAME=VALUE",
 		"valkeyVersion=9.1 maxECPUs=9": "must be a whole number",
 	} {
 		_, err := stage(t, app, "", append([]string{"prod"}, strings.Fields(change)...)...)

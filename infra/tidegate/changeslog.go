@@ -1,4 +1,4 @@
-package main
+package tidegate
 
 import (
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -7,6 +7,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awseventstargets"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
+	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 )
 
@@ -15,14 +16,23 @@ const oldCheckpointDays = 90
 
 // changesLog is the bucket of the log of changes. No function may delete from it, and it
 // stays when the stack is deleted.
-type changesLog struct{ bucket awss3.Bucket }
+type changesLog struct{ bucket awss3.IBucket }
 
-func (s *Stack) newChangesLog() *changesLog {
+func (t *Tidegate) newChangesLog() *changesLog {
+	own, name := t.choices.changes, t.props.ChangesBucket
+	if own.maybe() {
+		name = own.text(*t.newBucket(t.part("Log", own)).BucketName(), name)
+	}
+	t.ChangesLog = "s3://" + name
+	return &changesLog{awss3.Bucket_FromBucketName(t.Construct, jsii.String("ChangesLog"), &name)}
+}
+
+func (t *Tidegate) newBucket(scope constructs.Construct) awss3.Bucket {
 	props := &awss3.BucketProps{
 		Versioned:         jsii.Bool(true),
 		ObjectLockEnabled: jsii.Bool(true), // only a new bucket can have it; ChangesLockDays uses it
 		Encryption:        awss3.BucketEncryption_KMS,
-		EncryptionKey:     s.key,
+		EncryptionKey:     t.key,
 		BucketKeyEnabled:  jsii.Bool(true), // one request of the key for many objects
 		EnforceSSL:        jsii.Bool(true),
 		BlockPublicAccess: awss3.BlockPublicAccess_BLOCK_ALL(),
@@ -32,15 +42,15 @@ func (s *Stack) newChangesLog() *changesLog {
 			NoncurrentVersionExpiration: awscdk.Duration_Days(jsii.Number(oldCheckpointDays)),
 		}},
 	}
-	if days := s.props.ChangesLockDays; days > 0 {
+	if days := t.props.ChangesLockDays; days > 0 {
 		props.ObjectLockDefaultRetention = awss3.ObjectLockRetention_Compliance(
 			awscdk.Duration_Days(jsii.Number(days)))
 	}
-	bucket := awss3.NewBucket(s.Stack, jsii.String("Changes"), props)
+	bucket := awss3.NewBucket(scope, jsii.String("Changes"), props)
 	bucket.AddToResourcePolicy(deny(bucket, "CreateOnly", map[string]any{
 		"Null": map[string]any{"s3:if-none-match": "true"}}, "s3:PutObject"))
 	bucket.AddToResourcePolicy(deny(bucket, "KeepChanges", nil, "s3:DeleteObject", "s3:DeleteObjectVersion"))
-	return &changesLog{bucket}
+	return bucket
 }
 
 // deny denies everybody actions on changes: no change can be replaced or deleted.
@@ -59,42 +69,41 @@ func deny(bucket awss3.Bucket, sid string, conditions map[string]any,
 	return awsiam.NewPolicyStatement(props)
 }
 
-// address returns CHANGES_LOG of the admin function.
-func (l *changesLog) address() string { return "s3://" + *l.bucket.BucketName() }
-
-// grantAccess lets only the admin function read and write the bucket, through a gateway
-// endpoint for this bucket, which costs nothing.
-func (l *changesLog) grantAccess(s *Stack) {
+// grantAccess lets only the admin function read and write the bucket. In an own network
+// it does so through a gateway endpoint for this bucket, which costs nothing.
+func (l *changesLog) grantAccess(t *Tidegate) {
 	objects := &[]*string{l.bucket.ArnForObjects(jsii.String("*"))}
 	rights := []awsiam.PolicyStatement{
 		statement("Changes", jsii.Strings("s3:GetObject", "s3:PutObject"), objects),
 		// Without s3:ListBucket, S3 answers 403 instead of 404 for a missing object.
 		statement("ChangesList", jsii.Strings("s3:ListBucket"), &[]*string{l.bucket.BucketArn()}),
 	}
-	endpoint := s.network.vpc.AddGatewayEndpoint(jsii.String("ChangesEndpoint"),
-		&awsec2.GatewayVpcEndpointOptions{Service: awsec2.GatewayVpcEndpointAwsService_S3()})
+	through := awsiam.NewPolicyDocument(nil)
 	for _, right := range rights {
-		s.admin.AddToRolePolicy(right)
-		through := right.Copy(nil)
-		through.AddAnyPrincipal()
-		endpoint.AddToPolicy(through)
+		t.Admin.AddToRolePolicy(right)
+		anybody := right.Copy(nil)
+		anybody.AddAnyPrincipal()
+		through.AddStatements(anybody)
 	}
-	s.admin.AddToRolePolicy(statement("ChangesKey", jsii.Strings("kms:Decrypt", "kms:GenerateDataKey"),
-		&[]*string{s.key.KeyArn()}))
-	if _, egress := s.props.Egress(); !egress {
-		// The isolated subnets have a route to S3 only.
-		s.network.admin.AddEgressRule(awsec2.Peer_AnyIpv4(), awsec2.Port_Tcp(jsii.Number(httpsPort)),
-			jsii.String("to the log of changes"), nil)
+	t.Admin.AddToRolePolicy(statement("ChangesKey", jsii.Strings("kms:Decrypt", "kms:GenerateDataKey"),
+		&[]*string{&t.keyARN}))
+	if t.choices.network.maybe() {
+		awsec2.NewCfnVPCEndpoint(t.part("ChangesNetwork", t.choices.network), jsii.String("Endpoint"),
+			&awsec2.CfnVPCEndpointProps{
+				VpcId: &t.network.own.id, RouteTableIds: anys(t.network.own.tables), PolicyDocument: through,
+				ServiceName:     jsii.String("com.amazonaws." + *t.stack().Region() + ".s3"),
+				VpcEndpointType: jsii.String("Gateway"),
+			})
 	}
 }
 
 // scheduleMinute calls the admin function once a minute. It brings Valkey to the newest
 // change. A call that fails is not repeated: the next minute does the same.
-func (s *Stack) scheduleMinute() {
-	awsevents.NewRule(s.Stack, jsii.String("Minute"), &awsevents.RuleProps{
+func (t *Tidegate) scheduleMinute() {
+	awsevents.NewRule(t.Construct, jsii.String("Minute"), &awsevents.RuleProps{
 		Description: jsii.String("Brings Valkey to the newest change of the log"),
 		Schedule:    awsevents.Schedule_Rate(awscdk.Duration_Minutes(jsii.Number(1))),
-		Targets: &[]awsevents.IRuleTarget{awseventstargets.NewLambdaFunction(s.admin.Function,
+		Targets: &[]awsevents.IRuleTarget{awseventstargets.NewLambdaFunction(t.Admin,
 			&awseventstargets.LambdaFunctionProps{
 				Event:         awsevents.RuleTargetInput_FromObject(map[string]any{"tidegate": "minute"}),
 				RetryAttempts: jsii.Number(0), MaxEventAge: awscdk.Duration_Minutes(jsii.Number(1)),

@@ -1,4 +1,4 @@
-package main
+package tidegate
 
 import (
 	"fmt"
@@ -10,7 +10,6 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatchactions"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awssnssubscriptions"
 	"github.com/aws/jsii-runtime-go"
 
 	"tidegate/infra/settings"
@@ -31,32 +30,38 @@ type alarm struct {
 const (
 	// maxMetrics is CloudWatch's maximum number of metrics in an alarm's expression.
 	maxMetrics = 10
-	// nearLimit is the fraction of a limit above which an alarm fires.
-	nearLimit = .8
+	// percent is the share of a limit above which an alarm fires.
+	percent = 80
 	// failureThreshold is the percentage of failed calls above which an alarm fires.
 	failureThreshold = 5
 	// slowAdmin is the p99 duration, in milliseconds, above which an alarm fires.
 	slowAdmin = 2000
 )
 
-func (s *Stack) newTopic() awssns.Topic {
-	// This policy replaces SNS's default one, which would let alarms of the whole account
-	// publish.
-	topic := awssns.NewTopic(s.Stack, jsii.String("Alarms"), &awssns.TopicProps{
-		TopicName: jsii.String(s.props.Name() + "-alarms"), MasterKey: s.key, EnforceSSL: jsii.Bool(true),
-	})
-	topic.AddToResourcePolicy(s.publishByAlarms(topic))
-	if s.props.AlarmEmail != "" {
-		topic.AddSubscription(awssnssubscriptions.NewEmailSubscription(&s.props.AlarmEmail, nil))
+// newTopic sets the topic of the alarms.
+func (t *Tidegate) newTopic() {
+	t.AlarmTopic = t.props.AlarmTopic
+	own := t.choices.topic
+	if own.maybe() {
+		// This policy replaces SNS's default one, which would let alarms of the whole account
+		// publish.
+		topic := awssns.NewTopic(t.part("Alarms", own), jsii.String("Topic"), &awssns.TopicProps{
+			MasterKey: t.key, EnforceSSL: jsii.Bool(true),
+		})
+		topic.AddToResourcePolicy(t.publishByAlarms(topic))
+		t.AlarmTopic = own.text(*topic.TopicArn(), t.AlarmTopic)
 	}
-	return topic
+	if mail := t.choices.mail; mail.maybe() {
+		awssns.NewCfnSubscription(t.part("Mail", mail), jsii.String("Subscription"), &awssns.CfnSubscriptionProps{
+			Protocol: jsii.String("email"), Endpoint: &t.props.AlarmEmail, TopicArn: &t.AlarmTopic})
+	}
 }
 
-// publishByAlarms lets only this stack's alarms publish to their topic.
-func (s *Stack) publishByAlarms(topic awssns.Topic) awsiam.PolicyStatement {
-	alarms := s.FormatArn(&awscdk.ArnComponents{
+// publishByAlarms lets only the stage's alarms publish to their topic.
+func (t *Tidegate) publishByAlarms(topic awssns.Topic) awsiam.PolicyStatement {
+	alarms := t.stack().FormatArn(&awscdk.ArnComponents{
 		Service: jsii.String("cloudwatch"), Resource: jsii.String("alarm"),
-		ResourceName: jsii.String(s.props.Name() + "-*"),
+		ResourceName: jsii.String(t.props.Name() + "-*"),
 		ArnFormat:    awscdk.ArnFormat_COLON_RESOURCE_NAME,
 	})
 	return awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
@@ -67,158 +72,173 @@ func (s *Stack) publishByAlarms(topic awssns.Topic) awsiam.PolicyStatement {
 		Resources: &[]*string{topic.TopicArn()},
 		Conditions: &map[string]any{
 			"ArnLike":      map[string]any{"aws:SourceArn": alarms},
-			"StringEquals": map[string]any{"aws:SourceAccount": s.Account()},
+			"StringEquals": map[string]any{"aws:SourceAccount": t.stack().Account()},
 		},
 	})
 }
 
-// listAlarms returns the alarms for the props.
-func (s *Stack) listAlarms() []alarm {
-	return slices.Concat(s.checkAlarms(), s.metricsAlarms(), s.adminAlarms(), s.cacheAlarms(),
-		s.forwardAlarms())
-}
-
 // newAlarms creates the alarms. Each notifies the topic when it fires and when it ends.
-func (s *Stack) newAlarms() {
-	action := awscloudwatchactions.NewSnsAction(s.topic)
-	for _, a := range s.listAlarms() {
-		made := awscloudwatch.NewAlarm(s.Stack, jsii.String("Alarm"+a.name), &awscloudwatch.AlarmProps{
-			AlarmName:          jsii.String(s.props.Name() + "-" + a.name),
-			AlarmDescription:   jsii.String(a.problem + " First: " + a.remedy),
-			Metric:             a.metric,
-			Threshold:          jsii.Number(a.threshold),
-			ComparisonOperator: awscloudwatch.ComparisonOperator_GREATER_THAN_THRESHOLD,
-			EvaluationPeriods:  jsii.Number(a.minutes),
-			TreatMissingData:   awscloudwatch.TreatMissingData_NOT_BREACHING,
-		})
-		made.AddAlarmAction(action)
-		made.AddOkAction(action)
+func (t *Tidegate) newAlarms() {
+	t.newTopic()
+	topic := awssns.Topic_FromTopicArn(t.Construct, jsii.String("AlarmTopic"), &t.AlarmTopic)
+	action := awscloudwatchactions.NewSnsAction(topic)
+	always := choice{made: true}
+	for _, set := range []struct {
+		id     string
+		made   choice
+		alarms []alarm
+	}{
+		{"Functions", always, slices.Concat(t.checkAlarms(), t.metricsAlarms(), t.adminAlarms())},
+		{"Concurrency", t.choices.checkReserved, t.concurrencyAlarms()},
+		{"Cache", t.choices.cache, t.cacheAlarms()},
+		{"Events", t.choices.events, t.forwardAlarms()},
+	} {
+		if !set.made.maybe() {
+			continue
+		}
+		scope := t.part(set.id+"Alarms", set.made)
+		for _, a := range set.alarms {
+			made := awscloudwatch.NewAlarm(scope, jsii.String("Alarm"+a.name), &awscloudwatch.AlarmProps{
+				AlarmName:          jsii.String(t.props.Name() + "-" + a.name),
+				AlarmDescription:   jsii.String(a.problem + " First: " + a.remedy),
+				Metric:             a.metric,
+				Threshold:          jsii.Number(a.threshold),
+				ComparisonOperator: awscloudwatch.ComparisonOperator_GREATER_THAN_THRESHOLD,
+				EvaluationPeriods:  jsii.Number(a.minutes),
+				TreatMissingData:   awscloudwatch.TreatMissingData_NOT_BREACHING,
+			})
+			made.AddAlarmAction(action)
+			made.AddOkAction(action)
+		}
 	}
 }
 
 // checkAlarms are alarms on Lambda's metrics of the check function.
-func (s *Stack) checkAlarms() []alarm {
-	alarms := []alarm{
+func (t *Tidegate) checkAlarms() []alarm {
+	return []alarm{
 		{
 			"CheckThrottles", "Lambda throttles the check function: calls beyond its concurrency get 500.",
 			"raise checkConcurrency.",
-			ofFunction(s.check, "Throttles", "Sum"), 0, 1,
+			ofFunction(t.check, "Throttles", "Sum"), 0, 1,
 		},
 		{
 			"CheckSlow",
 			"More than 1 % of the checks take longer than the check function waits for the cache.",
 			"look at the cache's processor or ECPUs, then read the log group " +
-				*s.logGroupName("check") + ".",
-			ofFunction(s.check, "Duration", "p99"),
-			milliseconds(s.props.Decision.Timeout() * 3 / 2),
+				*t.logGroupName("check") + ".",
+			ofFunction(t.check, "Duration", "p99"),
+			milliseconds(t.props.Timeout() * 3 / 2),
 			5,
 		},
 	}
-	if reserved := s.check.props.Concurrency; reserved != settings.Unreserved {
-		alarms = append(alarms, alarm{
-			"CheckConcurrency", "The check function uses over 80 % of its reserved concurrency. Beyond it " +
-				"clients get 500.", "raise checkConcurrency.",
-			ofFunction(s.check, "ConcurrentExecutions", "Maximum"), nearLimit * float64(reserved), 3,
-		})
-	}
-	return alarms
+}
+
+// concurrencyAlarms are alarms on a reserved concurrency.
+func (t *Tidegate) concurrencyAlarms() []alarm {
+	return []alarm{{
+		"CheckConcurrency", "The check function uses over 80 % of its reserved concurrency. Beyond it " +
+			"clients get 500.", "raise checkConcurrency.",
+		t.share(ofFunction(t.check, "ConcurrentExecutions", "Maximum"), t.numeral("checkConcurrency",
+			t.props.CheckConcurrency)), percent, 3,
+	}}
 }
 
 // metricsAlarms are alarms on the check function's own metrics, if it writes any. They
 // include failures, which only the function can distinguish from calls without a good
 // credential.
-func (s *Stack) metricsAlarms() []alarm {
-	if !s.props.Observe.Metrics {
+func (t *Tidegate) metricsAlarms() []alarm {
+	if !t.props.Metrics {
 		return nil
 	}
-	log := "read the log group " + *s.logGroupName("check")
+	log := "read the log group " + *t.logGroupName("check")
 	return []alarm{
 		{
 			"CheckErrors", "The check function fails: clients get 500. Calls without a valid credential, " +
 				"which a REST API gets as an error, do not count.",
-			log + "; after a deployment, roll back.", s.failures(), failureThreshold, 3,
+			log + "; after a deployment, roll back.", t.failures(), failureThreshold, 3,
 		},
 		{
 			"Degraded", "The cache does not answer, so limits cannot be checked. Known callers are " +
 				"treated as their plan says, all others are denied.",
 			"read ElastiCache's events: a failover ends by itself. Otherwise " + log + ".",
-			s.checkCounter(telemetry.Degraded), 0, 2,
+			t.checkCounter(telemetry.Degraded), 0, 2,
 		},
 		{
 			"StoreErrors", "Calls to the cache have failed for 5 minutes.",
 			log + ": the field cause shows whether a log-in was refused or timed out.",
-			s.checkCounter(telemetry.StoreErrors), 0, 5,
+			t.checkCounter(telemetry.StoreErrors), 0, 5,
 		},
 		{
 			"StoreSlow", "The cache answers slowly.",
 			"look at the cache's processor or ECPUs, then at the network.",
-			s.latency("p99"), milliseconds(s.props.Decision.Timeout() / 5), 5,
+			t.latency("p99"), milliseconds(t.props.Timeout() / 5), 5,
 		},
 	}
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-func (s *Stack) adminAlarms() []alarm {
-	failures := metric("AWS/ApiGateway", "5xx", "Sum", map[string]string{"ApiId": *s.panel.api.ApiId()})
-	log := "read the log group " + *s.logGroupName("admin")
+func (t *Tidegate) adminAlarms() []alarm {
+	failures := metric("AWS/ApiGateway", "5xx", "Sum", map[string]string{"ApiId": *t.api.api.Ref()})
+	log := "read the log group " + *t.logGroupName("admin")
 	return []alarm{
 		{
 			"AdminErrors", "The admin function fails, or Valkey does not take the log of changes. Checks " +
 				"go on with what they have.",
 			"open the dashboard: every page says what is wrong with the log. " + log +
 				"; after a deployment, roll back.",
-			ofFunction(s.admin, "Errors", "Sum"), 0, 1,
+			ofFunction(t.admin, "Errors", "Sum"), 0, 1,
 		},
 		{
 			"AdminThrottles", "Lambda throttles the admin function. Checks are not affected.",
 			"raise adminConcurrency.",
-			ofFunction(s.admin, "Throttles", "Sum"), 0, 5,
+			ofFunction(t.admin, "Throttles", "Sum"), 0, 5,
 		},
 		{"AdminSlow", "The dashboard is slow. Checks are not affected.", log + ".",
-			ofFunction(s.admin, "Duration", "p99"), slowAdmin, 5},
+			ofFunction(t.admin, "Duration", "p99"), slowAdmin, 5},
 		{"DashboardFailures", "The dashboard answers 5xx. Checks are not affected, unless Degraded fires " +
 			"too.", log + ".", failures, 0, 5},
 	}
 }
 
-func (s *Stack) cacheAlarms() []alarm {
-	if s.props.Store.Kind == settings.Nodes {
-		return s.nodeAlarms()
+func (t *Tidegate) cacheAlarms() []alarm {
+	if t.props.Kind == settings.Nodes {
+		return t.nodeAlarms()
 	}
-	p := s.props.Store
-	const gigabyte = 1 << 30
+	p := t.props.Store
 	return []alarm{
 		{
 			"CacheECPUs", "The cache uses over 80 % of its ECPUs a second. Beyond the limit it throttles.",
 			"raise maxECPUs.",
-			s.ofCache("ElastiCacheProcessingUnits", "Sum"), nearLimit * 60 * float64(p.MaxECPUs), 3,
+			t.share(t.ofCache("ElastiCacheProcessingUnits", "Sum"), "60/"+t.numeral("maxECPUs", p.MaxECPUs)),
+			percent, 3,
 		},
 		{
 			"CacheMemory", "The cache uses over 80 % of its storage. Beyond the limit it evicts counts.",
 			"raise maxStorageGB.",
-			s.ofCache("BytesUsedForCache", "Maximum"), nearLimit * gigabyte * float64(p.MaxStorageGB), 5,
+			t.share(t.ofCache("BytesUsedForCache", "Maximum"),
+				"1073741824/"+t.numeral("maxStorageGB", p.MaxStorageGB)), percent, 5,
 		},
 		{
 			"CacheThrottled", "The cache throttles commands: some checks are decided without it.",
 			"raise maxECPUs.",
-			s.ofCache("ThrottledCmds", "Sum"), 0, 1,
+			t.ofCache("ThrottledCmds", "Sum"), 0, 1,
 		},
 		{
 			"CacheEvictions", "The cache is full and evicts counts: limits admit too many calls. " +
 				"Configuration is never evicted.", "raise maxStorageGB.",
-			s.ofCache("Evictions", "Sum"), 0, 1,
+			t.ofCache("Evictions", "Sum"), 0, 1,
 		},
 	}
 }
 
 // nodeAlarms returns alarms on the nodes. Each watches the maximum of up to maxMetrics
 // nodes; larger clusters get several alarms with a number in the name.
-func (s *Stack) nodeAlarms() []alarm {
+func (t *Tidegate) nodeAlarms() []alarm {
 	const grow = "add shards, or choose a larger nodeType."
 	var alarms []alarm
 	number := 0
-	for nodes := range slices.Chunk(s.nodeNames(), maxMetrics) {
+	for nodes := range slices.Chunk(t.nodeNames(), maxMetrics) {
 		number++
 		add := func(name, problem, remedy, metric string, threshold float64, minutes int) {
 			if number > 1 {
@@ -227,9 +247,9 @@ func (s *Stack) nodeAlarms() []alarm {
 			alarms = append(alarms, alarm{name, problem, remedy, worst(nodes, metric), threshold, minutes})
 		}
 		add("CacheProcessor", "A node of the cache uses over 80 % of its engine processor.", grow,
-			"EngineCPUUtilization", 100*nearLimit, 5)
+			"EngineCPUUtilization", percent, 5)
 		add("CacheMemory", "A node of the cache uses over 80 % of its memory. A full one evicts counts.",
-			grow, "DatabaseMemoryUsagePercentage", 100*nearLimit, 5)
+			grow, "DatabaseMemoryUsagePercentage", percent, 5)
 		add("CacheEvictions", "A node of the cache is full and evicts counts: limits admit too many calls. "+
 			"Configuration is never evicted.", grow, "Evictions", 0, 1)
 		add("CacheLag", "A replica is behind: a failover now would lose counts.",

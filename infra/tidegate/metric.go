@@ -1,4 +1,4 @@
-package main
+package tidegate
 
 import (
 	"fmt"
@@ -11,24 +11,24 @@ import (
 )
 
 // checkCounter returns a counter that the check function writes.
-func (s *Stack) checkCounter(m telemetry.Metric) awscloudwatch.IMetric {
-	return s.checkMetric(m.String(), "Sum")
+func (t *Tidegate) checkCounter(m telemetry.Metric) awscloudwatch.IMetric {
+	return t.checkMetric(m.String(), "Sum")
 }
 
 // latency returns the cache's latency as the check function measures it.
-func (s *Stack) latency(statistic string) awscloudwatch.IMetric {
-	return s.checkMetric(telemetry.StoreLatency, statistic)
+func (t *Tidegate) latency(statistic string) awscloudwatch.IMetric {
+	return t.checkMetric(telemetry.StoreLatency, statistic)
 }
 
-func (s *Stack) checkMetric(name, statistic string) awscloudwatch.IMetric {
+func (t *Tidegate) checkMetric(name, statistic string) awscloudwatch.IMetric {
 	return metric(telemetry.Namespace, name, statistic, map[string]string{
-		telemetry.DimensionService: telemetry.CheckService, telemetry.DimensionStage: s.props.Stage,
+		telemetry.DimensionService: telemetry.CheckService, telemetry.DimensionStage: t.props.Stage,
 	})
 }
 
 // ofCache returns a metric of the serverless cache.
-func (s *Stack) ofCache(name, statistic string) awscloudwatch.IMetric {
-	return metric("AWS/ElastiCache", name, statistic, map[string]string{"clusterId": s.props.Name()})
+func (t *Tidegate) ofCache(name, statistic string) awscloudwatch.IMetric {
+	return metric("AWS/ElastiCache", name, statistic, map[string]string{"clusterId": t.props.Name()})
 }
 
 func ofNode(node, name, statistic string) awscloudwatch.IMetric {
@@ -53,15 +53,24 @@ func metric(namespace, name, statistic string, dimensions map[string]string) aws
 // out REST API calls without a valid credential: API Gateway makes a 401 only from an
 // error, so Lambda counts them as errors. The function's own count of them is up to ten
 // seconds late.
-func (s *Stack) failures() awscloudwatch.IMetric {
+func (t *Tidegate) failures() awscloudwatch.IMetric {
 	using := map[string]awscloudwatch.IMetric{
-		"failed":       ofFunction(s.check, "Errors", "Sum"),
-		"unauthorized": s.checkCounter(telemetry.Unauthorized),
-		"calls":        ofFunction(s.check, "Invocations", "Sum"),
+		"failed":       ofFunction(t.check, "Errors", "Sum"),
+		"unauthorized": t.checkCounter(telemetry.Unauthorized),
+		"calls":        ofFunction(t.check, "Invocations", "Sum"),
 	}
 	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
 		Expression: jsii.String("100 * (failed - FILL(unauthorized, 0)) / calls"), UsingMetrics: &using,
 		Label:  jsii.String("failed calls in %"),
+		Period: awscdk.Duration_Minutes(jsii.Number(1)),
+	})
+}
+
+// share returns a metric as a percentage of a limit.
+func (t *Tidegate) share(of awscloudwatch.IMetric, limit string) awscloudwatch.IMetric {
+	using := map[string]awscloudwatch.IMetric{"used": of}
+	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
+		Expression: jsii.String("100*used/" + limit), UsingMetrics: &using, Label: jsii.String("used in %"),
 		Period: awscdk.Duration_Minutes(jsii.Number(1)),
 	})
 }
