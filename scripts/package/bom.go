@@ -35,7 +35,7 @@ func (r *releaser) bom() error {
 		if err != nil {
 			continue // a script
 		}
-		addModules(components, info)
+		r.addModules(components, info)
 	}
 	update, err := os.ReadFile("web/static/libraries/update")
 	if err != nil {
@@ -58,10 +58,12 @@ func (r *releaser) bom() error {
 	return r.write("sbom.cdx.json", text.Bytes(), err)
 }
 
-// addModules adds the modules of a program, and Go's own library.
-func addModules(components map[string]cyclonedx.Component, info *debug.BuildInfo) {
+// addModules adds the modules of a program, and Go's own library, to the bill and to
+// r.modules.
+func (r *releaser) addModules(components map[string]cyclonedx.Component, info *debug.BuildInfo) {
 	add(components, "golang", "std", strings.TrimPrefix(info.GoVersion, "go"))
 	for _, dependency := range info.Deps {
+		r.modules[dependency.Path] = dependency.Version
 		c := add(components, "golang", dependency.Path, dependency.Version)
 		// h1: is a SHA-256 in Base64, of the module's list of files and hashes.
 		sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(dependency.Sum, "h1:"))
@@ -73,7 +75,7 @@ func addModules(components map[string]cyclonedx.Component, info *debug.BuildInfo
 }
 
 func add(components map[string]cyclonedx.Component, kind, name, version string) cyclonedx.Component {
-	url := "pkg:" + kind + "/" + name + "@" + version
+	url := "pkg:" + kind + "/" + strings.Replace(name, "@", "%40", 1) + "@" + version // a scope begins with @
 	c := cyclonedx.Component{BOMRef: url, Type: cyclonedx.ComponentTypeLibrary, Name: name, Version: version,
 		PackageURL: url}
 	components[url] = c

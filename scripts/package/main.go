@@ -67,8 +67,8 @@ func release(args []string) error {
 	if err != nil {
 		return err
 	}
-	r := releaser{dist: flags.Arg(0), version: v}
-	for _, make := range []func() error{r.attach, r.image, r.npm, r.python, r.bom} {
+	r := releaser{dist: flags.Arg(0), version: v, modules: map[string]string{}}
+	for _, make := range []func() error{r.template, r.attach, r.bom, r.licenses, r.image, r.npm, r.python} {
 		if err := make(); err != nil {
 			return err
 		}
@@ -83,6 +83,7 @@ func release(args []string) error {
 type releaser struct {
 	dist    string
 	version version
+	modules map[string]string // versions of the Go modules in the programs, by path
 }
 
 func (r *releaser) write(name string, content []byte, err error) error {
@@ -90,6 +91,13 @@ func (r *releaser) write(name string, content []byte, err error) error {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return os.WriteFile(filepath.Join(r.dist, name), content, 0o644)
+}
+
+// template copies the CloudFormation template. A test of infra keeps it equal to what the
+// CDK makes.
+func (r *releaser) template() error {
+	text, err := os.ReadFile("infra/testdata/template.json")
+	return r.write("tidegate.template.json", text, err)
 }
 
 // attach packs the files by which a deployed Tidegate is attached to an API, and the
@@ -109,7 +117,11 @@ func (r *releaser) image() error {
 	if err != nil {
 		return err
 	}
-	packed, err := tarball(files)
+	others, err := os.ReadFile(filepath.Join(r.dist, thirdParty))
+	if err != nil {
+		return err
+	}
+	packed, err := tarball(append(files, file{thirdParty, 0o644, others}))
 	return r.write("image.tar.gz", packed, err)
 }
 

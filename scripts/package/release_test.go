@@ -116,6 +116,7 @@ func TestRelease(t *testing.T) {
 	}
 	checkSums(t, dist, string(sums))
 	t.Run("bill of materials", func(t *testing.T) { checkBOM(t, dist) })
+	t.Run("template", func(t *testing.T) { checkTemplate(t, dist) })
 	t.Run("npm", func(t *testing.T) { checkNPM(t, dist) })
 	t.Run("pip", func(t *testing.T) { checkPip(t, dist) })
 	t.Run("go", func(t *testing.T) { checkGo(t, dist) })
@@ -155,6 +156,16 @@ func checkBOM(t *testing.T, dist string) {
 	if bytes.Contains(text, []byte("pgregory.net/rapid")) || bytes.Contains(text, []byte("2006-")) {
 		t.Errorf("the bill has what is in no program:\n%s", text)
 	}
+}
+
+// CloudFormation takes the template, as far as cfn-lint knows.
+func checkTemplate(t *testing.T, dist string) {
+	t.Helper()
+	if _, err := exec.LookPath("cfn-lint"); err != nil {
+		t.Skip("cfn-lint is not found")
+	}
+	command(t, dist, nil, "cfn-lint", "--ignore-checks", "W", "--regions", "us-east-1", "eu-central-1", "--",
+		"tidegate.template.json")
 }
 
 // denied is an event of an HTTP API whose authorizer denied the call.
@@ -274,9 +285,13 @@ func checkImage(t *testing.T, dist string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	licenses, err := os.ReadFile(filepath.Join(context, thirdParty))
+	if err != nil || !bytes.Contains(licenses, []byte("==== github.com/valkey-io/valkey-go: LICENSE")) {
+		t.Errorf("the licences of others: %v\n%.300s", err, licenses)
+	}
 	for _, copied := range regexp.MustCompile(`(?m)^COPY (?:--\S+ )?(\S+)`).FindAllStringSubmatch(string(dockerfile), -1) {
 		name := strings.ReplaceAll(copied[1], "${TARGETARCH}", "arm64")
-		if _, err := os.Stat(filepath.Join(context, name)); err != nil {
+		if found, err := filepath.Glob(filepath.Join(context, name)); err != nil || len(found) == 0 {
 			t.Errorf("the image copies %s: %v", copied[1], err)
 		}
 	}

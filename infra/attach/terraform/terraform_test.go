@@ -4,11 +4,13 @@ package terraform
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -23,23 +25,26 @@ const (
 	changesFound = 2
 )
 
-// project is a folder with the app of testdata and the modules.
+// project is a folder with an app and the modules that it uses.
 type project struct {
 	dir       string
 	variables []string
 }
 
-func newProject(t *testing.T) *project {
+// newProject copies an app, and the modules that it uses.
+func newProject(t *testing.T, app string, modules ...string) *project {
 	t.Helper()
 	p := &project{dir: t.TempDir(), variables: []string{"TF_IN_AUTOMATION=1", "CHECKPOINT_DISABLE=1"}}
-	for _, name := range []string{"rest/main.tf", "http/main.tf", "websocket/main.tf", "testdata/main.tf"} {
-		content, err := os.ReadFile(name)
+	for _, folder := range append(modules, app) {
+		content, err := os.ReadFile(filepath.Join(folder, "main.tf"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.put(t, strings.TrimPrefix(name, "testdata/"), content)
+		if folder == app {
+			folder = "."
+		}
+		p.put(t, filepath.Join(folder, "main.tf"), content)
 	}
-	p.put(t, "code.zip", []byte("PK\x05\x06"+strings.Repeat("\x00", 18))) // a zip file without entries
 	return p
 }
 
@@ -143,7 +148,8 @@ func (p *project) emulate(t *testing.T) {
 // The modules are wired as the page says: they are valid, can be applied at once, and are
 // then unchanged. A change of an answer makes a new deployment.
 func TestModules(t *testing.T) {
-	p := newProject(t)
+	p := newProject(t, "testdata", "rest", "http", "websocket")
+	p.put(t, "code.zip", []byte("PK\x05\x06"+strings.Repeat("\x00", 18))) // without entries
 	p.initialize(t)
 	p.succeed(t, "validate")
 	p.emulate(t)
@@ -162,5 +168,60 @@ func TestModules(t *testing.T) {
 	p.put(t, "rest/main.tf", []byte(changed))
 	if out, _ := p.plan(t); !strings.Contains(out, "aws_api_gateway_deployment.orders must be replaced") {
 		t.Errorf("a changed answer would not be deployed:\n%s", out)
+	}
+}
+
+// The module of the stack gives CloudFormation the uploaded template and functions of a
+// release, and other code another place.
+func TestStack(t *testing.T) {
+	template, err := os.ReadFile("../../testdata/template.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newProject(t, "testdata/stack", "stack")
+	p.put(t, "dist/tidegate.template.json", template)
+	for _, name := range []string{"check", "admin", "forward"} {
+		p.put(t, "dist/"+name+"-arm64.zip", []byte(name))
+	}
+	p.initialize(t)
+	p.succeed(t, "validate")
+	out, _ := p.plan(t)
+	for _, want := range []string{"5 to add", `"tidegate-prod-eu"`, `"AlarmEmail" = "you@example.com"`,
+		"https://code-of-tidegate.s3.eu-central-1.amazonaws.com/tidegate/", "CAPABILITY_NAMED_IAM"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the plan has no %s:\n%s", want, out)
+		}
+	}
+	place := codePlace.FindString(out)
+	for _, name := range []string{"check", "admin", "forward"} {
+		if place == "" || !strings.Contains(out, place+name+".zip\"") {
+			t.Errorf("the code of %s is not below %s:\n%s", name, place, out)
+		}
+	}
+	p.put(t, "dist/admin-arm64.zip", []byte("another"))
+	if out, _ := p.plan(t); codePlace.FindString(out) == place {
+		t.Errorf("other code has the same place, so CloudFormation sees no change:\n%s", out)
+	}
+	checkParameters(t, template)
+}
+
+var codePlace = regexp.MustCompile(`tidegate/[0-9a-f]{40}/`)
+
+// checkParameters checks that the template has what the module gives and returns.
+func checkParameters(t *testing.T, text []byte) {
+	t.Helper()
+	var template struct{ Parameters, Outputs map[string]any }
+	if err := json.Unmarshal(text, &template); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"Stage", "CodeBucket", "CodePrefix", "AlarmEmail"} {
+		if template.Parameters[name] == nil {
+			t.Errorf("the template has no parameter %s", name)
+		}
+	}
+	for _, name := range []string{"CheckFunctionArn", "DashboardUrl", "FirstLogin"} {
+		if template.Outputs[name] == nil {
+			t.Errorf("the template has no output %s", name)
+		}
 	}
 }
