@@ -93,10 +93,14 @@ func TestDocumentedCommands(t *testing.T) {
 	defer aws.Close()
 	dir := t.TempDir()
 	for name, content := range map[string]string{
-		"FILE":               `{"Resources": {}}`,
-		"build/restore.zip":  "PK\x05\x06" + strings.Repeat("\x00", 18), // without entries
-		"build/payload.json": `"-dry-run"`,
-		"build/restore.json": `{"FunctionName": "a", "Role": "arn:aws:iam::123456789012:role/a", "Code": {}}`,
+		"FILE":                   `{"Resources": {}}`,
+		"tidegate.json":          `{"Resources": {}}`,
+		"tidegate.template.json": `{"Resources": {}}`,
+		"build/check.zip":        "zip",
+		"check-arm64.zip":        "zip",
+		"build/restore.zip":      "PK\x05\x06" + strings.Repeat("\x00", 18), // without entries
+		"build/payload.json":     `"-dry-run"`,
+		"build/restore.json":     `{"FunctionName": "a", "Role": "arn:aws:iam::123456789012:role/a", "Code": {}}`,
 	} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
 			t.Fatal(err)
@@ -120,7 +124,7 @@ func TestDocumentedCommands(t *testing.T) {
 				cmd.Dir = dir
 				cmd.Env = append(os.Environ(), "AWS_ACCESS_KEY_ID=a", "AWS_SECRET_ACCESS_KEY=a",
 					"AWS_REGION=eu-central-1", "AWS_DEFAULT_REGION=eu-central-1", "AWS_MAX_ATTEMPTS=1",
-					"AWS_PAGER=", "AWS_CONFIG_FILE=none", "plan=PLAN")
+					"AWS_PAGER=", "AWS_CONFIG_FILE=none", "plan=PLAN", "f=check")
 				out, _ := cmd.CombinedOutput() // fails: the server refuses all
 				cancel()
 				if requests.Load() == before {
