@@ -44,10 +44,7 @@ func zipOf(files []file) ([]byte, error) {
 
 func tarball(files []file) ([]byte, error) {
 	var packed bytes.Buffer
-	compressed, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
-	if err != nil {
-		return nil, err
-	}
+	compressed := gzip.NewWriter(&packed)
 	archive := tar.NewWriter(compressed)
 	for _, f := range files {
 		header := &tar.Header{Name: f.name, Mode: int64(f.mode), Size: int64(len(f.content)), ModTime: epoch}
@@ -61,6 +58,6 @@ func tarball(files []file) ([]byte, error) {
 	if err := archive.Close(); err != nil {
 		return nil, err
 	}
-	err = compressed.Close()
+	err := compressed.Close()
 	return packed.Bytes(), err
 }

@@ -204,12 +204,12 @@ func checkPip(t *testing.T, dist string) {
 	t.Helper()
 	python := ""
 	for _, name := range []string{"python3", "/usr/bin/python3"} {
-		if exec.CommandContext(t.Context(), name, "-c", "import setuptools, pip").Run() == nil {
+		if exec.CommandContext(t.Context(), name, "-c", "import setuptools, pip, wheel").Run() == nil {
 			python = cmp.Or(python, name)
 		}
 	}
 	if python == "" {
-		t.Skip("no python3 with pip and setuptools is found")
+		t.Skip("no python3 with pip, setuptools and wheel is found")
 	}
 	for _, name := range []string{"tidegate-1.2.3rc1-py3-none-any.whl", "tidegate-1.2.3rc1.tar.gz"} {
 		project := t.TempDir()
