@@ -3,7 +3,8 @@
 //
 //	package zip FILE PROGRAM…                     packs programs for AWS Lambda
 //	package release -version V [-module PATH] DIST fills DIST from the repository in the
-//	                                              current folder and the programs in build
+//	                                              current folder and the programs in build;
+//	                                              without DIST only checks the flags
 package main
 
 import (
@@ -65,6 +66,9 @@ func release(args []string) error {
 	}
 	v, err := parseVersion(*name)
 	if err != nil {
+		return err
+	}
+	if err := checkModule(*module, v.golang); err != nil || flags.NArg() == 0 {
 		return err
 	}
 	r := releaser{dist: flags.Arg(0), version: v, modules: map[string]string{}}

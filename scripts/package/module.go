@@ -28,6 +28,18 @@ var nested = []string{"infra/", "local/bench/", "scripts/tools/"}
 // ownImport matches a line that imports one of our packages.
 var ownImport = regexp.MustCompile(`(?m)^(\s*(?:import )?(?:[\w.]+ )?")` + ourModule + `((?:/[\w./-]+)?"(?:\s*//.*)?)$`)
 
+// checkModule accepts no path, and paths that Go can fetch in this version.
+func checkModule(path, version string) error {
+	if path == "" {
+		return nil
+	}
+	if err := module.Check(path, version); err != nil {
+		return fmt.Errorf("-module %s: write a path that Go can fetch, such as github.com/OWNER/tidegate: %w",
+			path, err)
+	}
+	return nil
+}
+
 // module packs the sources as a Go module of another path, in the files of a module proxy.
 // Without a path it packs nothing.
 func (r *releaser) module(path string) error {
@@ -35,10 +47,6 @@ func (r *releaser) module(path string) error {
 		return nil
 	}
 	m := module.Version{Path: path, Version: r.version.golang}
-	if err := module.Check(m.Path, m.Version); err != nil {
-		return fmt.Errorf("-module %s: write a path that Go can fetch, such as github.com/OWNER/tidegate: %w",
-			path, err)
-	}
 	files, goMod, err := moduleFiles(path)
 	if err != nil {
 		return err

@@ -228,8 +228,8 @@ print(about["Summary"])`, denied)
 	}
 }
 
-// checkGo gets the renamed module from files alone, and builds a backend and the check
-// function of it.
+// checkGo gets the renamed module from files alone, and runs a backend with it. The check
+// function finds all that it imports.
 func checkGo(t *testing.T, dist string) {
 	t.Helper()
 	proxy, project := t.TempDir(), t.TempDir()
@@ -266,7 +266,10 @@ func main() {
 		t.Errorf("a backend requires more than the middleware: %v\n%s", err, mod)
 	}
 	command(t, project, variables, "go", "get", testModule+"/functions/check@"+testVersion)
-	command(t, project, variables, "go", "build", "-o", os.DevNull, testModule+"/functions/check")
+	packages := command(t, project, variables, "go", "list", "-deps", testModule+"/functions/check")
+	if !strings.Contains(packages, testModule+"/internal/limiter\n") || strings.Contains(packages, "\ntidegate/") {
+		t.Errorf("the check function imports\n%s", packages)
+	}
 }
 
 // The image has both architectures, and everything can be read by its user.
