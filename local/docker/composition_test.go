@@ -98,7 +98,8 @@ func (c *composition) identify(t *testing.T) {
 
 func docker(t *testing.T, words ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), commandTimeout) // also when the test is over
+	// Clean-ups run commands too, after the test's context has ended.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), commandTimeout)
 	defer cancel()
 	out, err := output(exec.CommandContext(ctx, "docker", words...))
 	if err != nil {

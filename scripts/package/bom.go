@@ -68,7 +68,8 @@ func (r *releaser) addModules(components map[string]cyclonedx.Component, info *d
 		// h1: is a SHA-256 in Base64, of the module's list of files and hashes.
 		sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(dependency.Sum, "h1:"))
 		if err == nil && len(sum) > 0 {
-			c.Hashes = &[]cyclonedx.Hash{{Algorithm: cyclonedx.HashAlgoSHA256, Value: hex.EncodeToString(sum)}}
+			hash := cyclonedx.Hash{Algorithm: cyclonedx.HashAlgoSHA256, Value: hex.EncodeToString(sum)}
+			c.Hashes = &[]cyclonedx.Hash{hash}
 			components[c.PackageURL] = c
 		}
 	}

@@ -72,8 +72,8 @@ func release(args []string) error {
 		return err
 	}
 	r := releaser{dist: flags.Arg(0), version: v, modules: map[string]string{}}
-	for _, make := range []func() error{r.template, r.attach, r.bom, r.licenses, r.image, r.npm, r.python} {
-		if err := make(); err != nil {
+	for _, pack := range []func() error{r.template, r.attach, r.bom, r.licenses, r.image, r.npm, r.python} {
+		if err := pack(); err != nil {
 			return err
 		}
 	}
@@ -139,7 +139,7 @@ func tree(folder string) (files []file, err error) {
 		if err != nil || entry.IsDir() || strings.HasSuffix(path, ".go") {
 			return err
 		}
-		content, err := os.ReadFile(path)
+		content, err := os.ReadFile(path) //nolint:gosec // nobody else writes to these folders
 		if err != nil {
 			return err
 		}

@@ -33,7 +33,8 @@ func TestModulePath(t *testing.T) {
 		"tidegate": "v1.2.3", "github.com/acme/tidegate/v2": "v1.2.3", "github.com/acme/tidegate": "v2.0.0",
 		"https://github.com/acme/tidegate": "v1.2.3",
 	} {
-		if err := release([]string{"-version", golang, "-module", path}); err == nil || !strings.HasPrefix(err.Error(), "-module "+path+": write a path") {
+		err := release([]string{"-version", golang, "-module", path})
+		if err == nil || !strings.HasPrefix(err.Error(), "-module "+path+": write a path") {
 			t.Errorf("%s %s: got %v", path, golang, err)
 		}
 	}

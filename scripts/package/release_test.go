@@ -41,7 +41,8 @@ func command(t *testing.T, dir string, variables []string, name string, args ...
 func checkout(t *testing.T) string {
 	t.Helper()
 	root, dir := filepath.Join("..", ".."), t.TempDir()
-	for name := range strings.SplitSeq(command(t, root, nil, "git", "ls-files", "-coz", "--exclude-standard"), "\x00") {
+	list := command(t, root, nil, "git", "ls-files", "-coz", "--exclude-standard")
+	for name := range strings.SplitSeq(list, "\x00") {
 		from := filepath.Join(root, name)
 		info, err := os.Lstat(from)
 		if name == "" || errors.Is(err, fs.ErrNotExist) {
@@ -104,14 +105,15 @@ func TestRelease(t *testing.T) {
 	first, second := checkout(t), checkout(t)
 	release := "exec ./scripts/release -version " + testVersion + " -module " + testModule
 	command(t, first, nil, "sh", "-c", release)
-	command(t, second, []string{"TZ=Asia/Tokyo", "GOFLAGS=-v", "GOAMD64=v3"}, "sh", "-c", "umask 077 && "+release)
+	settings := []string{"TZ=Asia/Tokyo", "GOFLAGS=-v", "GOAMD64=v3"}
+	command(t, second, settings, "sh", "-c", "umask 077 && "+release)
 	dist := filepath.Join(first, "dist")
 	sums, err := os.ReadFile(filepath.Join(dist, "SHA256SUMS"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	again, err := os.ReadFile(filepath.Join(second, "dist", "SHA256SUMS"))
-	if err != nil || string(again) != string(sums) {
+	if err != nil || !bytes.Equal(again, sums) {
 		t.Errorf("the second checkout gives other bytes: %v\n%s\n%s", err, sums, again)
 	}
 	checkSums(t, dist, string(sums))
@@ -213,12 +215,13 @@ func checkPip(t *testing.T, dist string) {
 	}
 	for _, name := range []string{"tidegate-1.2.3rc1-py3-none-any.whl", "tidegate-1.2.3rc1.tar.gz"} {
 		project := t.TempDir()
-		command(t, project, nil, python, "-m", "pip", "install", "--quiet", "--no-index", "--no-build-isolation",
-			"--disable-pip-version-check", "--root-user-action", "ignore", "--target", "packages",
+		command(t, project, nil, python, "-m", "pip", "install", "--quiet", "--no-index",
+			"--no-build-isolation", "--disable-pip-version-check", "--root-user-action", "ignore", "--target", "packages",
 			filepath.Join(dist, name))
 		out := command(t, project, []string{"PYTHONPATH=packages"}, python, "-c", `
 import importlib.metadata, json, sys, tidegate
-answer = tidegate.Limits().lambda_handler(lambda event, context, call: {"statusCode": 200})(json.loads(sys.argv[1]), None)
+handler = tidegate.Limits().lambda_handler(lambda event, context, call: {"statusCode": 200})
+answer = handler(json.loads(sys.argv[1]), None)
 about = importlib.metadata.metadata("tidegate")
 print(about["Version"], about["Requires-Python"], answer["statusCode"], answer["headers"]["Retry-After"])
 print(about["Summary"])`, denied)
@@ -267,7 +270,8 @@ func main() {
 	}
 	command(t, project, variables, "go", "get", testModule+"/functions/check@"+testVersion)
 	packages := command(t, project, variables, "go", "list", "-deps", testModule+"/functions/check")
-	if !strings.Contains(packages, testModule+"/internal/limiter\n") || strings.Contains(packages, "\ntidegate/") {
+	if !strings.Contains(packages, testModule+"/internal/limiter\n") ||
+		strings.Contains(packages, "\ntidegate/") {
 		t.Errorf("the check function imports\n%s", packages)
 	}
 }
@@ -279,7 +283,8 @@ func checkImage(t *testing.T, dist string) {
 	unpack(t, filepath.Join(dist, "image.tar.gz"), context)
 	for _, arch := range []string{"amd64", "arm64"} {
 		for _, name := range []string{"tidegate", "functions/check/bootstrap", "functions/admin/bootstrap"} {
-			if info, err := os.Stat(filepath.Join(context, "linux_"+arch, name)); err != nil || info.Mode() != 0o755 {
+			info, err := os.Stat(filepath.Join(context, "linux_"+arch, name))
+			if err != nil || info.Mode() != 0o755 {
 				t.Errorf("%s of %s: %v, %v", name, arch, info, err)
 			}
 		}
