@@ -216,8 +216,8 @@ func checkPip(t *testing.T, dist string) {
 	for _, name := range []string{"tidegate-1.2.3rc1-py3-none-any.whl", "tidegate-1.2.3rc1.tar.gz"} {
 		project := t.TempDir()
 		command(t, project, nil, python, "-m", "pip", "install", "--quiet", "--no-index",
-			"--no-build-isolation", "--disable-pip-version-check", "--root-user-action", "ignore", "--target", "packages",
-			filepath.Join(dist, name))
+			"--no-build-isolation", "--disable-pip-version-check", "--root-user-action", "ignore",
+			"--target", "packages", filepath.Join(dist, name))
 		out := command(t, project, []string{"PYTHONPATH=packages"}, python, "-c", `
 import importlib.metadata, json, sys, tidegate
 handler = tidegate.Limits().lambda_handler(lambda event, context, call: {"statusCode": 200})
