@@ -3,6 +3,7 @@ module tidegate
 go 1.26.0
 
 require (
+	github.com/CycloneDX/cyclonedx-go v0.11.0
 	github.com/a-h/templ v0.3.977
 	github.com/akrylysov/algnhsa v1.1.0
 	github.com/alexedwards/argon2id v1.0.0
@@ -57,7 +58,7 @@ require (
 	github.com/mattn/go-isatty v0.0.23 // indirect
 	github.com/natefinch/atomic v1.0.1 // indirect
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.2
-	golang.org/x/mod v0.38.0 // indirect
+	golang.org/x/mod v0.38.0
 	golang.org/x/net v0.57.0
 	golang.org/x/sync v0.22.0 // indirect
 	golang.org/x/sys v0.47.0 // indirect

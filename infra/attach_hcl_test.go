@@ -13,11 +13,11 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// readHCL evaluates the resources of a Terraform file. It renders references in the same
-// form as function text.
-func readHCL(t *testing.T, name string) map[string]map[string]any {
+// readHCL evaluates the resources of a Terraform module, and the response mappings that it
+// returns. It renders references in the same form as function text.
+func readHCL(t *testing.T, module string) map[string]map[string]any {
 	t.Helper()
-	path := filepath.Join("attach", name)
+	path := filepath.Join("attach", "terraform", module, "main.tf")
 	file, diagnostics := hclparse.NewParser().ParseHCL(read(t, path), path)
 	if diagnostics.HasErrors() {
 		t.Fatal(diagnostics)
@@ -33,25 +33,14 @@ func readHCL(t *testing.T, name string) map[string]map[string]any {
 				blocks["terraform."+name], _ = value.(map[string]any)
 			}
 		}
+		if block.Type == "output" && block.Labels[0] == "response_mappings" {
+			blocks["mappings"] = attributes(t, block.Body)
+		}
 		if block.Type == "resource" {
 			blocks[strings.Join(block.Labels, ".")] = attributes(t, block.Body)
 		}
 	}
 	return blocks
-}
-
-// mappingOf returns the content of a dynamic block.
-func mappingOf(t *testing.T, dynamic string) map[string]any {
-	t.Helper()
-	file, diagnostics := hclparse.NewParser().ParseHCL([]byte(dynamic), "shown")
-	if diagnostics.HasErrors() {
-		t.Fatal(diagnostics)
-	}
-	body, ok := file.Body.(*hclsyntax.Body)
-	if !ok || len(body.Blocks) != 1 {
-		t.Fatalf("want one block in:\n%s", dynamic)
-	}
-	return attributes(t, body.Blocks[0].Body.Blocks[0].Body)
 }
 
 func attributes(t *testing.T, body *hclsyntax.Body) map[string]any {

@@ -1,8 +1,8 @@
 //go:build unix
 
 // Command local is the program tidegate. Its first argument names what it does: run
-// Tidegate on this machine, work on a deployment, or be a container of compose.yaml. The
-// scripts of the commands' names build it and pass their arguments on.
+// Tidegate on this machine, or work on a deployment. The scripts of the commands' names
+// build it and pass their arguments on.
 package main
 
 import (
@@ -31,13 +31,12 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	os.Exit(execute(ctx, os.Args[1:], stdio{os.Getenv, os.Environ, os.Stdin, os.Stdout, os.Stderr}))
+	os.Exit(execute(ctx, os.Args[1:], stdio{os.Getenv, os.Stdin, os.Stdout, os.Stderr}))
 }
 
 // stdio is the part of its process that a command may use.
 type stdio struct {
 	getenv      func(string) string
-	environ     func() []string
 	in          io.Reader
 	out, errOut io.Writer
 }
@@ -48,6 +47,7 @@ const about = `Usage: tidegate COMMAND [flags]; tidegate COMMAND -h shows the fl
   migrate   imports API Gateway's usage plans and keys
   verify    checks a deployment
   restore   makes a Valkey again from the log of changes
+  health    succeeds if a URL answers 200, for images without a shell
 `
 
 // execute runs the command that the first argument names, and returns its exit status.
@@ -64,9 +64,8 @@ func execute(ctx context.Context, args []string, io stdio) int {
 		return verify.Run(ctx, args[1:], io.getenv, io.out, io.errOut)
 	case "restore":
 		return restore.Run(ctx, args[1:], io.getenv, io.out, io.errOut)
-	}
-	if part, found := partOf(args); found {
-		return runPart(ctx, part, args[1:], io)
+	case "health":
+		return health(ctx, args[1:], io.errOut)
 	}
 	_, _ = fmt.Fprint(io.errOut, about)
 	return 2

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -364,6 +365,44 @@ func TestEnvironment(t *testing.T) {
 	}
 	if got := environment(config.AdminVariables, getenv, nil, own); !maps.Equal(got, own) {
 		t.Errorf("admin gets %v, want %v", got, own)
+	}
+}
+
+// runToEnd runs the program with these arguments.
+func runToEnd(t *testing.T, args ...string) (code int, out, errOut string) {
+	t.Helper()
+	var o, e waiting.Buffer
+	code = execute(t.Context(), args, stdio{getenv: noEnv, out: &o, errOut: &e})
+	return code, o.String(), e.String()
+}
+
+// succeed runs the program, which must succeed, and returns its output.
+func succeed(t *testing.T, args ...string) string {
+	t.Helper()
+	code, out, errOut := runToEnd(t, args...)
+	if code != 0 {
+		t.Fatalf("%v: exit status %d: %s", args, code, errOut)
+	}
+	return out
+}
+
+// The exit status of health is the health of the URL.
+func TestHealth(t *testing.T) {
+	status := http.StatusOK
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+	}))
+	defer server.Close()
+	succeed(t, "health", server.URL)
+	status = http.StatusServiceUnavailable
+	if code, _, errOut := runToEnd(t, "health", server.URL); code != 1 || !strings.Contains(errOut, "503") {
+		t.Errorf("503: exit status %d: %s", code, errOut)
+	}
+	if code, _, _ := runToEnd(t, "health", "http://127.0.0.1:1/"); code != 1 {
+		t.Errorf("nothing answers: exit status %d", code)
+	}
+	if code, _, errOut := runToEnd(t, "health"); code != 2 || !strings.Contains(errOut, "pass one URL") {
+		t.Errorf("no URL: exit status %d: %s", code, errOut)
 	}
 }
 

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -92,45 +91,4 @@ Try it: of 12 calls in a row the last two are denied.
   curl -i -H 'x-api-key: %s' %s/hello
 
 `, r.Keys["free"], r.REST, r.Keys["free"], r.REST)
-}
-
-func readReady(folder string) (*ready, error) {
-	text, err := os.ReadFile(filepath.Join(folder, readyFile))
-	if err != nil {
-		return nil, fmt.Errorf("read the ready file: %w", err)
-	}
-	var r ready
-	if err := json.Unmarshal(text, &r); err != nil {
-		return nil, fmt.Errorf("read the ready file: %w", err)
-	}
-	return &r, nil
-}
-
-// composedReady returns the addresses and credentials of a composition, with the
-// addresses that its host publishes.
-func composedReady(folder string, getenv func(string) string) (*ready, error) {
-	r, err := readReady(folder)
-	if err != nil {
-		return nil, err
-	}
-	r.REST, r.HTTP, r.Admin = "http://"+getenv("REST"), "http://"+getenv("HTTP"), "http://"+getenv("ADMIN")
-	return r, nil
-}
-
-// printReady prints the content of -ready-file.
-func printReady(_ context.Context, args []string, io stdio) error {
-	folder := "/secrets"
-	f := partFlags("ready", io)
-	f.StringVar(&folder, "secrets", folder, "`folder` of the secrets")
-	if err := f.Parse(args); err != nil {
-		return err
-	}
-	r, err := composedReady(folder, io.getenv)
-	if err != nil {
-		return err
-	}
-	if err := json.NewEncoder(io.out).Encode(r); err != nil {
-		return fmt.Errorf("print: %w", err)
-	}
-	return nil
 }

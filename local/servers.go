@@ -42,9 +42,7 @@ func startServers(l *listeners, f invokers, corsOrigin string, log *slog.Logger)
 	s.start(l.rest, apis.REST)
 	s.start(l.http, apis.HTTP)
 	s.start(l.admin, &gateway.HTTP{Integration: f.admin, APIID: "localadmin", Log: log.With("api", "admin")})
-	if l.invoke != nil {
-		s.start(l.invoke, invokeAPI(map[string]gateway.Invoker{"check": f.check}))
-	}
+	s.start(l.invoke, invokeAPI(map[string]gateway.Invoker{"check": f.check}))
 	return s, nil
 }
 
@@ -85,9 +83,6 @@ type listeners struct{ rest, http, admin, invoke net.Listener }
 func listen(o options) (*listeners, error) {
 	var l listeners
 	for i, a := range o.addresses() {
-		if a.address == "" { // the gateway's container has no Invoke API
-			continue
-		}
 		listener, err := net.Listen("tcp", a.address)
 		if err != nil {
 			l.close()

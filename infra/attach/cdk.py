@@ -74,6 +74,9 @@ def authorize(method: apigateway.Method, authorizer: apigateway.CfnAuthorizer) -
     resource = method.node.default_child
     resource.add_property_override("AuthorizationType", "CUSTOM")
     resource.add_property_override("AuthorizerId", authorizer.ref)
+    # The deployment's hash has the method as it was before the overrides.
+    if method.api.latest_deployment is not None:
+        method.api.latest_deployment.add_to_logical_id(["tidegate", method.node.path])
 
 
 def limit_http_api(scope: Construct, id: str, api: apigatewayv2.IHttpApi, check_function_arn: str) -> apigatewayv2.IHttpRouteAuthorizer:

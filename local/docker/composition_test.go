@@ -3,7 +3,6 @@ package docker
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,21 +18,27 @@ const (
 	commandTimeout = time.Minute
 )
 
+// password is that of the dashboard's user admin.
+const password = "a password of this test"
+
 // composition is a running composition.
 type composition struct {
-	project  string
-	ids      map[string]string // of containers, by service
-	user     string            // of the dashboard
-	password string
+	project string
+	ids     map[string]string // of containers, by service
+}
+
+func needDocker(t *testing.T) {
+	t.Helper()
+	if os.Getenv("DOCKER") == "" {
+		t.Skip("needs a Docker Engine and the image: ./scripts/test -docker")
+	}
 }
 
 // up starts all services on free ports. The test's end removes the containers, and logs
 // their output if the test failed.
 func up(t *testing.T) *composition {
 	t.Helper()
-	if os.Getenv("DOCKER") == "" {
-		t.Skip("needs a Docker Engine and images: ./scripts/test -docker")
-	}
+	needDocker(t)
 	c := &composition{project: fmt.Sprintf("tidegate-test-%d", os.Getpid())}
 	t.Cleanup(func() { c.down(t) })
 	ctx, cancel := context.WithTimeout(t.Context(), upTimeout)
@@ -42,15 +47,6 @@ func up(t *testing.T) *composition {
 		t.Fatalf("docker compose up: %v\n%s", err, out)
 	}
 	c.identify(t)
-	var ready struct {
-		User     string `json:"admin_user"`
-		Password string `json:"admin_password"`
-	}
-	if err := json.Unmarshal([]byte(c.docker(t, "exec", c.ids["gateway"], "/tidegate", "ready")),
-		&ready); err != nil {
-		t.Fatal(err)
-	}
-	c.user, c.password = ready.User, ready.Password
 	return c
 }
 
@@ -73,7 +69,8 @@ func (c *composition) down(t *testing.T) {
 func (c *composition) compose(ctx context.Context, words ...string) (string, error) {
 	all := []string{"compose", "--project-name", c.project, "--file", "../compose.yaml"}
 	cmd := exec.CommandContext(ctx, "docker", append(all, words...)...)
-	cmd.Env = append(os.Environ(), "REST_PORT=", "HTTP_PORT=", "ADMIN_PORT=")
+	cmd.Env = append(os.Environ(), "REST_PORT=", "HTTP_PORT=", "ADMIN_PORT=", "INVOKE_PORT=",
+		"ADMIN_PASSWORD="+password)
 	return output(cmd)
 }
 
@@ -91,7 +88,7 @@ func output(cmd *exec.Cmd) (string, error) {
 func (c *composition) identify(t *testing.T) {
 	t.Helper()
 	c.ids = map[string]string{}
-	list := c.docker(t, "ps", "--all", "--filter", "label=com.docker.compose.project="+c.project,
+	list := docker(t, "ps", "--all", "--filter", "label=com.docker.compose.project="+c.project,
 		"--format", `{{.Label "com.docker.compose.service"}} {{.ID}}`)
 	for line := range strings.Lines(list) {
 		service, id, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -99,9 +96,10 @@ func (c *composition) identify(t *testing.T) {
 	}
 }
 
-func (c *composition) docker(t *testing.T, words ...string) string {
+func docker(t *testing.T, words ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
+	// Clean-ups run commands too, after the test's context has ended.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), commandTimeout)
 	defer cancel()
 	out, err := output(exec.CommandContext(ctx, "docker", words...))
 	if err != nil {
@@ -110,8 +108,13 @@ func (c *composition) docker(t *testing.T, words ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// url returns the address at which the gateway publishes a port.
+// published returns the address at which a container publishes a port.
+func published(t *testing.T, container, port string) string {
+	t.Helper()
+	return "http://" + docker(t, "port", container, port+"/tcp")
+}
+
 func (c *composition) url(t *testing.T, port string) string {
 	t.Helper()
-	return "http://" + c.docker(t, "port", c.ids["gateway"], port+"/tcp")
+	return published(t, c.ids["tidegate"], port)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -36,6 +37,28 @@ func TestContainers(t *testing.T) {
 	}
 }
 
+var demoKey = regexp.MustCompile(`key free +(tg_demo_\w+)`)
+
+// The image alone is a first try: it shows a key, whose eleventh call is denied.
+func TestImage(t *testing.T) {
+	needDocker(t)
+	id := docker(t, "run", "--detach", "--publish", "127.0.0.1::8080", "tidegate")
+	t.Cleanup(func() { docker(t, "rm", "--force", "--volumes", id) })
+	var key []string
+	waiting.Until(t, "the log shows a key, and the image is healthy", func() bool {
+		key = demoKey.FindStringSubmatch(docker(t, "logs", id))
+		return key != nil && docker(t, "inspect", "--format", "{{.State.Health.Status}}", id) == "healthy"
+	})
+	address := published(t, id, "8080") + "/hello"
+	waiting.Until(t, "10 calls of a window are allowed, and the next is denied", func() bool {
+		allowed := 0
+		for get(t, address, key[1]).status == http.StatusOK {
+			allowed++
+		}
+		return allowed == 10
+	})
+}
+
 // checkTwelveCalls makes twelve calls with a new key within its window of 10 s. If the
 // machine is too slow, it starts again.
 func checkTwelveCalls(t *testing.T, c *composition, d *dashboard) (key string) {
@@ -60,19 +83,19 @@ func checkTwelveCalls(t *testing.T, c *composition, d *dashboard) (key string) {
 }
 
 // checkHardened checks that no container can change its image, gain rights or run as
-// root. Only the gateway publishes ports, and only to this machine.
+// root. Only Tidegate publishes ports, and only to this machine.
 func checkHardened(t *testing.T, c *composition) {
 	t.Helper()
 	const format = "{{.HostConfig.ReadonlyRootfs}} {{.HostConfig.CapDrop}} {{.HostConfig.SecurityOpt}} " +
 		"{{.HostConfig.Memory}} user={{.Config.User}} " +
 		"{{range .HostConfig.PortBindings}}{{range .}}{{.HostIp}} {{end}}{{end}}"
 	for service := range c.ids {
-		got := c.docker(t, "inspect", "--format", format, c.ids[service])
+		got := docker(t, "inspect", "--format", format, c.ids[service])
 		published := strings.Count(got, "127.0.0.1")
 		if !strings.HasPrefix(got, "true [ALL] [no-new-privileges:true] ") ||
 			strings.Contains(got, "] 0 user=") || strings.Contains(got, "user= ") ||
 			strings.Contains(got, "user=0") || strings.Contains(got, "0.0.0.0") ||
-			published != map[bool]int{true: 3}[service == "gateway"] {
+			published != map[bool]int{true: 4}[service == "tidegate"] {
 			t.Errorf("%s: %s", service, got)
 		}
 	}

@@ -20,7 +20,7 @@ type dashboard struct {
 func (c *composition) login(t *testing.T) *dashboard {
 	t.Helper()
 	d := &dashboard{t: t, url: c.url(t, "8082")}
-	if a := d.post("/login", "user", c.user, "password", c.password); a.status != http.StatusSeeOther {
+	if a := d.post("/login", "user", "admin", "password", password); a.status != http.StatusSeeOther {
 		t.Fatalf("log in: %s", a)
 	}
 	return d

@@ -7,22 +7,24 @@ terraform {
   required_providers {
     aws = {
       source  = "hashicorp/aws"
-      version = ">= 6.0"
+      version = ">= 5.0"
     }
   }
 }
 
 variable "check_function_arn" {
-  description = "Output CheckFunctionArn of the Tidegate stack"
+  description = "Output CheckFunctionArn of Tidegate's stack"
   type        = string
 }
 
 variable "rest_api_id" {
-  type = string
+  description = "Attribute id of your aws_api_gateway_rest_api"
+  type        = string
 }
 
 variable "rest_api_execution_arn" {
-  type = string
+  description = "Attribute execution_arn of your aws_api_gateway_rest_api"
+  type        = string
 }
 
 data "aws_region" "current" {}
@@ -33,7 +35,7 @@ resource "aws_api_gateway_authorizer" "limits" {
   name                             = "tidegate"
   rest_api_id                      = var.rest_api_id
   type                             = "REQUEST"
-  authorizer_uri                   = "arn:${data.aws_partition.current.partition}:apigateway:${data.aws_region.current.region}:lambda:path/2015-03-31/functions/${var.check_function_arn}/invocations"
+  authorizer_uri                   = "arn:${data.aws_partition.current.partition}:apigateway:${data.aws_region.current.id}:lambda:path/2015-03-31/functions/${var.check_function_arn}/invocations"
   authorizer_result_ttl_in_seconds = 0
   # The provider sends a header where nothing is set, and "" as it is, which API Gateway
   # refuses. This source is in every call.
@@ -47,14 +49,6 @@ resource "aws_lambda_permission" "rest" {
   source_arn    = "${var.rest_api_execution_arn}/authorizers/${aws_api_gateway_authorizer.limits.id}"
 }
 
-# Your aws_api_gateway_deployment must be made anew after each change here: until then its
-# stages answer 403 without Retry-After. Give it
-#   depends_on = [
-#     aws_api_gateway_gateway_response.too_many_requests,
-#     aws_api_gateway_gateway_response.unauthorized,
-#   ]
-# and in triggers = { redeployment = sha1(jsonencode([…])) }, among what you have there,
-# all three resources of the REST API.
 resource "aws_api_gateway_gateway_response" "too_many_requests" {
   rest_api_id   = var.rest_api_id
   response_type = "ACCESS_DENIED"
@@ -86,10 +80,29 @@ resource "aws_api_gateway_gateway_response" "unauthorized" {
     "gatewayresponse.header.Cache-Control"                 = "'no-store'"
     "gatewayresponse.header.Content-Type"                  = "'application/problem+json'"
     # An MCP server adds resource_metadata: see docs/attach.md.
-    "gatewayresponse.header.WWW-Authenticate"              = "'Bearer realm=\"tidegate\"'"
+    "gatewayresponse.header.WWW-Authenticate" = "'Bearer realm=\"tidegate\"'"
   }
 
   response_templates = {
     "application/json" = "{\"type\":\"about:blank\",\"title\":\"Unauthorized\",\"status\":401,\"detail\":\"A valid credential is required.\",\"message\":\"A valid credential is required.\",\"instance\":\"urn:uuid:$context.requestId\"}"
   }
+}
+
+output "authorizer_id" {
+  description = "authorizer_id of your methods, beside authorization = CUSTOM"
+  value       = aws_api_gateway_authorizer.limits.id
+}
+
+# Only settings count here: the provider fills in others after it has made a resource.
+output "redeployment" {
+  description = "One of the triggers of your aws_api_gateway_deployment, which also depends on this module"
+  value = sha1(jsonencode([
+    aws_api_gateway_authorizer.limits.id,
+    aws_api_gateway_authorizer.limits.authorizer_uri,
+    aws_api_gateway_authorizer.limits.identity_source,
+    [for response in [
+      aws_api_gateway_gateway_response.too_many_requests,
+      aws_api_gateway_gateway_response.unauthorized,
+    ] : [response.status_code, response.response_parameters, response.response_templates]],
+  ]))
 }
