@@ -184,7 +184,7 @@ func TestBrowserTimeSeriesLook(t *testing.T) {
 	v.Accessible(t, axe)
 	const picture = `document.querySelector("#requests canvas").toDataURL()`
 	light := sitetest.Eval[string](v, picture)
-	v.Act(chromedp.Click(chromedp.CSS("#theme [value=dark]")))
+	v.Act(openDisplay, chromedp.Click(chromedp.CSS("#theme [value=dark]")))
 	v.Wait(picture + ` !== ` + fmt.Sprintf("%q", light))
 	v.Accessible(t, axe)
 	text := sitetest.Eval[string](v, `document.querySelector("#requests").innerText`)

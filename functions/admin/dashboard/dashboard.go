@@ -76,6 +76,7 @@ type dashboard struct {
 func Routes(r *page.Renderer, services Services) []auth.Route {
 	keys := services.Keys
 	shared := changes.New(r, keys)
+	r.CountDenied = keys.CountDenied
 	denied := denials.New(r, keys, services.Records)
 	d := &dashboard{
 		Renderer: r,

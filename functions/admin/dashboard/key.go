@@ -106,6 +106,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	if err != nil {
 		return templates.KeyPage{}, err
 	}
+	p.Live.Counted = page.Instant(series.Counted)
 	p.Chart = d.drawCalls(ctx, series, at, page.Address(row.Address, page.WithLive(nil, p.Live.Seconds)),
 		marked{recent, set.Version, s.Effective.Plan.Name, k.Group})
 	p.Denials, p.AllDenials = denied.Rows, denied.All

@@ -32,7 +32,7 @@ func TestBrowserLocalTime(t *testing.T) {
 	}
 	const axis = `document.querySelector("#calls canvas").toDataURL()`
 	before := sitetest.Eval[string](v, axis)
-	v.Act(chromedp.Click(chromedp.CSS("#zone")))
+	v.Act(openDisplay, chromedp.Click(chromedp.CSS("#zone")))
 	india := at.Add(5*time.Hour + 30*time.Minute)
 	v.Wait(text + ` === "` + india.Format("2006-01-02 15:04:05") + ` GMT+5:30"`)
 	if sitetest.Eval[string](v, axis) == before {
@@ -45,7 +45,7 @@ func TestBrowserLocalTime(t *testing.T) {
 	v.Wait(from + `.value === "2026-11-20T15:30" && ` + from + `.labels[0].textContent === "From (local time)"`)
 	v.Act(chromedp.Click(chromedp.CSS("form.filters button")))
 	v.WaitAcross(`location.search.includes("from=2026-11-20T10%3A00") && ` + from + `.value === "2026-11-20T15:30"`)
-	v.Act(chromedp.Click(chromedp.CSS("#zone")))
+	v.Act(openDisplay, chromedp.Click(chromedp.CSS("#zone")))
 	v.Wait(from + `.value === "2026-11-20T10:00" && ` + from + `.labels[0].textContent === "From (UTC)"`)
 	v.Open("/keys/{acme}?live=2")
 	v.Wait(text + `.endsWith(" UTC")`)
@@ -61,7 +61,7 @@ func TestBrowserExpiryInLocalTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	v.Enter()
-	v.Act(chromedp.Click(chromedp.CSS("#zone")))
+	v.Act(openDisplay, chromedp.Click(chromedp.CSS("#zone")))
 	const form = `const form = document.getElementById("form"), { until, lasts } = form.elements; `
 	typed := func(text string) string {
 		return sitetest.Eval[string](v, `(() => {`+form+`until.value = "`+text+`";
@@ -98,7 +98,7 @@ func TestBrowserExpiryInLocalTime(t *testing.T) {
 	if hours != "5,18,true,true,true" {
 		t.Errorf("Friday 18:00 is %s, want the weekday 5 and the hour 18 in Berlin, shown", hours)
 	}
-	v.Act(chromedp.Evaluate[chromedp.Void](friday+`.selected = true`), chromedp.Click(chromedp.CSS("#zone")))
+	v.Act(chromedp.Evaluate[chromedp.Void](friday+`.selected = true`), openDisplay, chromedp.Click(chromedp.CSS("#zone")))
 	kept := sitetest.Eval[string](v, `(() => { const { value, selectedOptions } = document.getElementById("lasts");
 		return [new Date(value).getHours(), selectedOptions[0].text.startsWith("until: ")].join() })()`)
 	if kept != "18,true" {
