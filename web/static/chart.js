@@ -175,7 +175,7 @@ class Chart {
     const at = begin + idx * step;
     const rows = this.swatches.map((swatch, i) => `${swatch.closest('li').textContent.trim()} ${figure(series[i][idx])}`);
     const changes = marks.flatMap((m, i) => (m.at >= at && m.at < at + step ? `${i + 1} ${m.text}` : []));
-    this.tip.textContent = [times.words(at * 1000), ...rows, ...changes].join('\n');
+    this.tip.textContent = [times.short(new Date(at * 1000).toISOString()), ...rows, ...changes].join('\n');
     const beside = left > over.clientWidth / 2 ? left - this.tip.offsetWidth - 12 : left + 12;
     const most = this.plot.clientWidth - this.tip.offsetWidth;
     this.tip.style.left = `${Math.max(0, Math.min(over.offsetLeft + beside, most))}px`;

@@ -171,7 +171,7 @@ func TestDenialsOfAMinuteAreOneRow(t *testing.T) {
 		denyAt(s, "acme", at.Add(time.Duration(i)*time.Second), c)
 	}
 	denyAt(s, "acme", at.Add(5*time.Second), sampleDenial("7 per day"))
-	got := s.Get("/denials").Wants(t, http.StatusOK, `aria-label="9 calls: {acme}.`, "9.0 s")
+	got := s.Get("/denials").Wants(t, http.StatusOK, `aria-label="9 calls: {acme}.`, "9 s")
 	if rows := strings.Count(got.Body, `data-label="Cause"`); rows != 2 {
 		t.Errorf("%d rows, want 2: one for each limit", rows)
 	}

@@ -216,19 +216,19 @@ func TestBrowserSummary(t *testing.T) {
 		v.Fire()
 	}
 	refresh()
-	v.Wait(`document.querySelector("#live-summary").textContent === "6 keys shown, 1 blocked now"`)
+	v.Wait(`document.querySelector("#live-summary").textContent === "6 keys shown, 1 denied now"`)
 	v.Keys.Use("bolt", 10)
 	v.Act(chromedp.Evaluate[chromedp.Void](`now += 9_999`))
 	refresh()
-	v.Wait(`live.dataset.summary === "6 keys shown, 2 blocked now" && waits() === "2000"`)
+	v.Wait(`live.dataset.summary === "6 keys shown, 2 denied now" && waits() === "2000"`)
 	if got := sitetest.Eval[string](
 		v, `document.querySelector("#live-summary").textContent`,
-	); got != "6 keys shown, 1 blocked now" {
+	); got != "6 keys shown, 1 denied now" {
 		t.Errorf("announced %q within ten seconds, want the first summary", got)
 	}
 	v.Act(chromedp.Evaluate[chromedp.Void](`now += 1`))
 	refresh()
-	v.Wait(`document.querySelector("#live-summary").textContent === "6 keys shown, 2 blocked now"`)
+	v.Wait(`document.querySelector("#live-summary").textContent === "6 keys shown, 2 denied now"`)
 }
 
 // A toast shows markup as text, has the role status, and can be dismissed.

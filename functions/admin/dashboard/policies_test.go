@@ -268,7 +268,7 @@ func TestExplain(t *testing.T) {
 	s.Keys.Use("acme", 8)
 	s.Get(
 		"/explain?key={acme}&path=/orders/7",
-	).Wants(t, http.StatusOK, "Denied by 10 per 10 seconds. Next call passes in 10.0 s, at",
+	).Wants(t, http.StatusOK, "Denied by 10 per 10 seconds. Next call passes in 10 s, at",
 		"HTTP/1.1 429", "Retry-After: 10",
 		"<b>8</b> of 10")
 	s.Get("/explain?key={acme}&path=/else").Wants(t, http.StatusOK, "falls under no route and costs 1.")
