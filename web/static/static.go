@@ -25,7 +25,7 @@ var sources embed.FS
 // the form that auto.js sends.
 var scripts = []string{"live.js", "ticking.js", "zone.js", "until.js", "palette.js",
 	"keyboard.js", "menu.js", "theme.js", "toast.js", "copy.js", "resume.js", "auto.js", "bulk.js", "sheet.js",
-	"filters.js"}
+	"filters.js", "retry.js"}
 
 // font is Inter, for Latin letters. Browsers show others in the system's font.
 const font = "inter-latin-wght-normal.woff2"

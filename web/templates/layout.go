@@ -20,6 +20,7 @@ type Page struct {
 	Role    string // viewer or editor; empty on public pages
 	CanEdit bool   // the user may make changes
 	Nav     []Section
+	Retries bool   // a page of an outage, which tries again by itself
 	Health  string // how long Valkey took for its last answer; empty if it does not answer
 	Stage   string // name of the deployment; may be empty
 	Theme   Theme

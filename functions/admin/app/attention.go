@@ -55,11 +55,7 @@ const maxCountedNow = 50
 
 // CountDenied returns how many callers limits deny now. more reports whether it stopped
 // early.
-func (r *Registry) CountDenied(ctx context.Context) (n int, more bool, err error) {
-	set, err := r.Set(ctx)
-	if err != nil {
-		return 0, false, err
-	}
+func (r *Registry) CountDenied(ctx context.Context, set *policy.Set) (n int, more bool, err error) {
 	keys, moreKeys, err := r.KeysIn(ctx, set, records.DeniedNow, Blocked, maxCountedNow)
 	if err != nil {
 		return 0, false, err

@@ -135,5 +135,5 @@ func TestOutage(t *testing.T) {
 	}
 	s.Keys.Fail("ERR gone")
 	s.Get("/").Wants(t, http.StatusServiceUnavailable, "Valkey is unavailable", "Last answer: 20",
-		"Until it is back, each plan&#39;s outage setting applies.")
+		"Until it is back, on free: calls are denied.", `href="/keys"`, "data-retry")
 }

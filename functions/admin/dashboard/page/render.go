@@ -32,6 +32,7 @@ type Renderer struct {
 	// is how long that took, in microseconds.
 	answered, took atomic.Int64
 	denied         deniedCount
+	outage         atomic.Pointer[string] // what plans do without Valkey, as far as it is known
 	// Session holds the logged-in user and the message for the next page.
 	Session *scs.SessionManager
 	// Sealer encrypts secrets for a later request; nil without a store.
@@ -59,6 +60,10 @@ func (rd *Renderer) Answered(took time.Duration) {
 	rd.answered.Store(time.Now().Unix())
 	rd.took.Store(took.Microseconds())
 }
+
+// RememberOutage takes what the plans do with calls while Valkey does not answer, for the
+// page of an outage.
+func (rd *Renderer) RememberOutage(text string) { rd.outage.Store(&text) }
 
 // deniedCount is the last answer of CountDenied, for the time that it holds.
 type deniedCount struct {
