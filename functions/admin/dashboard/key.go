@@ -339,13 +339,7 @@ func (d *dashboard) keyTrail(k policy.Key) []templates.Choice {
 		templates.Choice{Text: page.Clip(k.Name, page.MaxName), Address: d.keyPath(k)})
 }
 
-// redirectToKey redirects to a key's page. If a dialog sent the request, HX-Redirect
-// navigates the page around it.
+// redirectToKey redirects to a key's page, also from a dialog.
 func (d *dashboard) redirectToKey(w http.ResponseWriter, r *http.Request, key policy.Key) error {
-	if page.IsRefresh(r) {
-		w.Header().Set("HX-Redirect", d.keyPath(key))
-		w.WriteHeader(http.StatusOK)
-		return nil
-	}
-	return page.Redirect(w, r, d.keyPath(key))
+	return page.Leave(w, r, d.keyPath(key))
 }

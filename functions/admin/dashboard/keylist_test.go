@@ -286,8 +286,8 @@ func TestMarksOnKeyPage(t *testing.T) {
 			if marks != min(want, 20) {
 				t.Errorf("%d edits, %q: %d marks, want %d", edits, query, marks, min(want, 20))
 			}
-			if got := strings.Count(body, ">key.test of "); got != min(edits, 10) {
-				t.Errorf("%d edits, %q: %d edits listed, want %d", edits, query, got, min(edits, 10))
+			if got := strings.Count(body, ">key.test of "); got != min(edits, 6) {
+				t.Errorf("%d edits, %q: %d edits listed, want %d", edits, query, got, min(edits, 6))
 			}
 		}
 	}

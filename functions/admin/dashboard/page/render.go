@@ -136,6 +136,17 @@ func Redirect(w http.ResponseWriter, r *http.Request, address string) error {
 	return nil
 }
 
+// Leave is Redirect for a form that may be in a dialog: then HX-Redirect makes the page
+// around it get the address.
+func Leave(w http.ResponseWriter, r *http.Request, address string) error {
+	if !IsRefresh(r) {
+		return Redirect(w, r, address)
+	}
+	w.Header().Set("HX-Redirect", address)
+	w.WriteHeader(http.StatusOK)
+	return nil
+}
+
 // IsRefresh reports whether htmx sent the request: to refresh the live part of a page, or
 // from a dialog.
 func IsRefresh(r *http.Request) bool { return r.Header.Get("HX-Request") == "true" }
