@@ -23,9 +23,9 @@ var sources embed.FS
 
 // scripts are our scripts of every page, in the order in which they run: resume.js marks
 // the form that auto.js sends.
-var scripts = []string{"live.js", "ticking.js", "zone.js", "until.js", "palette.js",
-	"keyboard.js", "menu.js", "theme.js", "toast.js", "copy.js", "resume.js", "auto.js", "bulk.js", "sheet.js",
-	"filters.js", "retry.js"}
+var scripts = []string{"live.js", "ticking.js", "zone.js", "until.js", "palette.js", "keyboard.js",
+	"menu.js", "theme.js", "toast.js", "copy.js", "resume.js", "auto.js",
+	"bulk.js", "sheet.js", "filters.js", "retry.js"}
 
 // font is Inter, for Latin letters. Browsers show others in the system's font.
 const font = "inter-latin-wght-normal.woff2"

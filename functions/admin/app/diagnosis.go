@@ -96,8 +96,9 @@ func demandOf(run records.Series, by []Blocker, v enforce.Survey, at time.Time) 
 		return d
 	}
 	l := v.Result.Limits[i]
-	if l.On != "" || max(l.Who, limits.EachCaller) != limits.EachCaller || l.Unit != limits.Cost && l.Unit != limits.Calls ||
-		l.AtOnce || l.Window <= 0 || l.Window > time.Hour {
+	everyCall := l.On == "" && max(l.Who, limits.EachCaller) == limits.EachCaller && !l.AtOnce &&
+		(l.Unit == limits.Cost || l.Unit == limits.Calls)
+	if !everyCall || l.Window <= 0 || l.Window > time.Hour {
 		return d
 	}
 	for _, p := range run.Points {

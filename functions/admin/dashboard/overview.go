@@ -98,7 +98,8 @@ func (d *dashboard) firstSteps(ctx context.Context, set *policy.Set) ([]template
 			Action: create("New plan", "/policies/plans/new")})
 	}
 	steps = append(steps,
-		templates.Step{Text: "Take a key", Advice: "There is none yet.", Action: create("New key", "/keys/new")},
+		templates.Step{Text: "Take a key", Advice: "There is none yet.",
+			Action: create("New key", "/keys/new")},
 		templates.Step{Text: "Call", Advice: "Send more calls than its plan allows.",
 			Command: d.exampleCall(exampleWithKey)},
 		templates.Step{Text: "Look",

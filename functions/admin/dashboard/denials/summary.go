@@ -150,7 +150,8 @@ func leadOf(c *counted, f filter) []templates.Phrase {
 		return []templates.Phrase{{Text: "No call was denied or refused", Strong: true, After: in + "."}}
 	}
 	words := templates.Phrase{Strong: true, After: in + ".",
-		Text: page.AtLeast(sum.Denied, c.Incomplete()) + " calls denied and " + page.Number(sum.Refused) + " refused"}
+		Text: page.AtLeast(sum.Denied, c.Incomplete()) + " calls denied and " + page.Number(sum.Refused) +
+			" refused"}
 	if len(c.limits) > 0 && c.limits[0].Cause == cause.Limit && sum.Denied > 0 {
 		top := c.limits[0]
 		words.After = in + ", " + app.ShareWords(top.Calls, sum.Denied) + " of the denials by "
