@@ -13,7 +13,7 @@ func TestSpan(t *testing.T) {
 		time.Microsecond:                     "1 s",
 		3200 * time.Millisecond:              "4 s",
 		3201 * time.Millisecond:              "4 s",
-		59900 * time.Millisecond:             "59.9 s",
+		59900 * time.Millisecond:             "1 min",
 		59001 * time.Millisecond:             "1 min",
 		time.Minute:                          "1 min",
 		time.Minute + time.Millisecond:       "1 min 1 s",
