@@ -239,7 +239,7 @@ func TestBrowserWithoutScript(t *testing.T) {
 		chromedp.Click(chromedp.CSS(".filters button")),
 		chromedp.WaitNotPresent(chromedp.CSS(v.Keys.Named("#key-{bolt}"))),
 		chromedp.Click(chromedp.CSS(v.Keys.Named("#key-{acme} a"))),
-		chromedp.Click(chromedp.CSS(".actions .primary")),
+		chromedp.Click(chromedp.CSS(".head .main")),
 		chromedp.SetValue(chromedp.CSS("#limits"), "2,000 per 10 seconds\nmany per second"),
 		chromedp.SetValue(chromedp.CSS("#reason"), "asked for"),
 		chromedp.Click(chromedp.CSS(".actions .primary")),
