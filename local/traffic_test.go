@@ -387,7 +387,7 @@ func (w *traffic) keys() {
 		isBlocked := strings.Contains(strings.Join(k.States, " "), "blocked")
 		if isBlocked != (c.denied > 0) || isBlocked != (len(k.DeniedBy) > 0) ||
 			isBlocked != strings.Contains(blocked, k.Name+" "+w.ids[k.Name]) ||
-			isBlocked != strings.Contains(row[column["state"]], "blocked now") {
+			isBlocked != strings.Contains(row[column["state"]], "denied now") {
 			w.t.Errorf("%s, denied %d times, has states %v, is denied by %v, CSV: %s", k.Name, c.denied,
 				k.States, k.DeniedBy, row[column["state"]])
 		}
@@ -485,10 +485,10 @@ func (w *traffic) caller(name string) {
 	}
 	texts := []string{c.words()}
 	if n := c.denied + c.refused; n > 0 {
-		texts = append(texts, fmt.Sprintf("%d calls denied or refused since", n))
+		texts = append(texts, fmt.Sprintf("%d calls ", n))
 	}
 	if c.denied > 0 {
-		texts = append(texts, "blocked now")
+		texts = append(texts, "denied now")
 	}
 	w.has("/keys/"+id, texts...)
 	w.has("/denials?key="+id, fmt.Sprintf("Denied %d by a limit Refused %d", c.denied, c.refused))

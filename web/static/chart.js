@@ -3,7 +3,7 @@
 // (chart.Data in the dashboard), its legend the colours and dashes. A live refresh changes
 // only data-chart.
 
-const height = 280;
+const height = 240;
 const figure = (n) => n.toLocaleString('en-US');
 
 // stamps formats the time axis in 24 hours, with the date where it changes. Each entry is
@@ -81,8 +81,6 @@ class Chart {
     const canvas = this.drawn.ctx.canvas;
     canvas.setAttribute('role', 'img');
     canvas.setAttribute('aria-label', this.frame.querySelector('figcaption').textContent.trim());
-    const hint = this.frame.querySelector('.hint');
-    if (hint) hint.hidden = false;
     if (this.data.select) this.addTouch(this.drawn.over);
   }
 
@@ -127,7 +125,7 @@ class Chart {
   options() {
     const axis = {
       stroke: () => styleOf(this.plot).color,
-      font: '12px system-ui, sans-serif',
+      font: `11px ${styleOf(this.plot).fontFamily}`,
       grid: { stroke: () => styleOf(this.plot).borderTopColor, width: 1 },
       ticks: { stroke: () => styleOf(this.plot).borderTopColor, width: 1 },
     };
@@ -140,7 +138,7 @@ class Chart {
       },
       axes: [
         { ...axis, values: stamps, space: 60 },
-        { ...axis, size: 56, values: (_, at) => at.map((n) => (Number.isInteger(n) ? figure(n) : '')) },
+        { ...axis, size: 48, values: (_, at) => at.map((n) => (Number.isInteger(n) ? figure(n) : '')) },
       ],
       cursor: { points: { show: false }, drag: { setScale: false, x: Boolean(this.data.select), y: false }, y: false },
       series: [{}, ...this.bars()],
@@ -177,7 +175,7 @@ class Chart {
     const at = begin + idx * step;
     const rows = this.swatches.map((swatch, i) => `${swatch.closest('li').textContent.trim()} ${figure(series[i][idx])}`);
     const changes = marks.flatMap((m, i) => (m.at >= at && m.at < at + step ? `${i + 1} ${m.text}` : []));
-    this.tip.textContent = [times.words(at * 1000), ...rows, ...changes].join('\n');
+    this.tip.textContent = [times.short(new Date(at * 1000).toISOString()), ...rows, ...changes].join('\n');
     const beside = left > over.clientWidth / 2 ? left - this.tip.offsetWidth - 12 : left + 12;
     const most = this.plot.clientWidth - this.tip.offsetWidth;
     this.tip.style.left = `${Math.max(0, Math.min(over.offsetLeft + beside, most))}px`;
@@ -192,23 +190,32 @@ class Chart {
     location.assign(to);
   }
 
-  // marks draws a line through the whole height at each change, and its number.
+  // marks draws at each change a line and a flag with its number.
   marks({ ctx, bbox: { top, height: tall } }) {
     const line = this.frame.querySelector('.legend .mark .line');
     if (!line) return;
     ctx.save();
     ctx.strokeStyle = styleOf(line).stroke;
-    ctx.lineWidth = 2 * devicePixelRatio;
-    ctx.fillStyle = ctx.strokeStyle;
-    ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
-    ctx.setLineDash([4 * devicePixelRatio, 3 * devicePixelRatio]);
+    ctx.lineWidth = devicePixelRatio;
+    ctx.font = `500 ${10 * devicePixelRatio}px ${styleOf(this.plot).fontFamily}`;
+    ctx.textAlign = 'center';
+    ctx.textBaseline = 'middle';
+    const radius = 8 * devicePixelRatio;
     for (const [i, { at }] of (this.data.marks ?? []).entries()) {
       const x = Math.round(this.drawn.valToPos(at, 'x', true));
+      ctx.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio]);
       ctx.beginPath();
-      ctx.moveTo(x, top);
+      ctx.moveTo(x, top + 2 * radius);
       ctx.lineTo(x, top + tall);
       ctx.stroke();
-      ctx.fillText(i + 1, x + 4 * devicePixelRatio, top + 10 * devicePixelRatio);
+      ctx.setLineDash([]);
+      ctx.beginPath();
+      ctx.arc(x, top + radius, radius, 0, 2 * Math.PI);
+      ctx.fillStyle = styleOf(this.frame).backgroundColor;
+      ctx.fill();
+      ctx.stroke();
+      ctx.fillStyle = ctx.strokeStyle;
+      ctx.fillText(i + 1, x, top + radius);
     }
     ctx.restore();
   }

@@ -34,18 +34,34 @@ function succeeded() {
   answered = new Date();
   updated = performance.now();
   showStale('');
+  showHealth(true);
   showAge();
+  showTimes();
   showSummary();
+}
+
+// showTimes tells in the menu of the refresh what its times are, and in the navigation how
+// many callers are denied now.
+function showTimes() {
+  const { asof, counted, denied } = section().dataset;
+  for (const [name, at] of [['asof', asof], ['counted', counted]]) {
+    const time = document.querySelector(`.${name} time`);
+    if (time && at) time.dateTime = at;
+  }
+  const badge = document.querySelector('[data-denied].n');
+  if (badge) badge.textContent = denied;
 }
 
 // failed reports that a refresh failed. The page of an error names Valkey if that is the
 // cause.
 async function failed(response) {
   failures++;
+  showAge();
   const { text, valkey } = document.getElementById('stale').dataset;
   const page = await response?.text().catch(() => '');
   if (failures === 0) return; // a later refresh came first
   if (!page?.includes(valkey)) return showStale(text);
+  showHealth(false);
   const since = times.clock(answered.toISOString());
   showStale(`Valkey has not answered since ${since}. ${section().dataset.outage} Showing the last known figures.`);
 }
@@ -53,14 +69,24 @@ async function failed(response) {
 function showStale(text) {
   const notice = document.getElementById('stale');
   if (notice.textContent !== text) notice.textContent = text; // each change is read aloud
-  if (!text) return;
-  for (const figure of document.querySelectorAll('#live [data-now]')) figure.textContent = 'unknown';
 }
 
+// showHealth says in the navigation whether Valkey answers.
+function showHealth(answers) {
+  const [now, away] = document.querySelectorAll('.health');
+  if (!now) return;
+  now.hidden = !answers;
+  away.hidden = answers;
+}
+
+// showAge tells the age of figures that should have been refreshed.
 function showAge() {
   const age = document.getElementById('age');
   if (!age || !period()) return;
-  age.textContent = `updated ${Math.floor((performance.now() - updated) / 1000)} s ago`;
+  const seconds = Math.floor((performance.now() - updated) / 1000);
+  const old = failures > 0 || seconds > 2 * (period() / 1000) + 2;
+  age.textContent = old ? `${seconds} s old` : 'Live';
+  age.previousElementSibling.classList.toggle('denied', old);
 }
 
 // showSummary announces changes to screen readers, in an element outside of the refreshed

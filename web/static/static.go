@@ -1,5 +1,5 @@
-// Package static has the files that browsers load: scripts, stylesheet and icon. Pages
-// link to their names, and the server sends them.
+// Package static has the files that browsers load: scripts, stylesheet, font and icon.
+// Pages link to their names, and the server sends them.
 //
 // Each page loads one script, and a second one if it has charts, since every request may
 // start another environment of the function. So Load joins the libraries and our scripts.
@@ -18,14 +18,17 @@ import (
 
 // The libraries come from npm packages; libraries/update renews them.
 //
-//go:embed *.js app.css icon.svg libraries/*.js
+//go:embed *.js app.css icon.svg libraries/*.js libraries/*.woff2
 var sources embed.FS
 
 // scripts are our scripts of every page, in the order in which they run: resume.js marks
 // the form that auto.js sends.
-var scripts = []string{"live.js", "ticking.js", "zone.js", "until.js", "palette.js",
-	"keyboard.js", "theme.js", "toast.js", "copy.js", "resume.js", "auto.js", "bulk.js", "sheet.js",
-	"filters.js"}
+var scripts = []string{"live.js", "ticking.js", "zone.js", "until.js", "palette.js", "keyboard.js",
+	"menu.js", "theme.js", "toast.js", "copy.js", "resume.js", "auto.js",
+	"bulk.js", "sheet.js", "filters.js", "retry.js"}
+
+// font is Inter, for Latin letters. Browsers show others in the system's font.
+const font = "inter-latin-wght-normal.woff2"
 
 // Bundle is the names of the files that pages load, and the files.
 type Bundle struct {
@@ -33,6 +36,7 @@ type Bundle struct {
 	Chart  string // the script of pages with charts, after Script
 	Style  string
 	Icon   string
+	Font   string // which the stylesheet names
 	files  map[string]string
 }
 
@@ -48,7 +52,9 @@ var Load = sync.OnceValue(func() *Bundle {
 	b.Script = b.add("app.js", source("libraries/htmx.min.js")+"\n"+source("libraries/hx-csp.min.js")+"\n"+
 		ours(scripts...))
 	b.Chart = b.add("chart.js", source("libraries/uPlot.iife.min.js")+ours("chart.js"))
-	b.Style = b.add("app.css", styleComment.ReplaceAllString(source("app.css"), ""))
+	b.Font = b.add(font, source("libraries/"+font))
+	style := styleComment.ReplaceAllString(source("app.css"), "")
+	b.Style = b.add("app.css", strings.Replace(style, font, b.Font, 1))
 	b.Icon = b.add("icon.svg", source("icon.svg"))
 	return b
 })

@@ -16,7 +16,7 @@ import (
 // Pages load files whose names have a hash of the content.
 func TestLoad(t *testing.T) {
 	b := Load()
-	for _, name := range []string{b.Script, b.Chart, b.Style, b.Icon} {
+	for _, name := range []string{b.Script, b.Chart, b.Style, b.Icon, b.Font} {
 		content, found := b.File(name)
 		hash := sha256.Sum256([]byte(content))
 		if !found || !strings.Contains(name, "-"+hex.EncodeToString(hash[:6])+".") {
@@ -53,8 +53,9 @@ func TestEveryScriptIsLoaded(t *testing.T) {
 
 func TestStyle(t *testing.T) {
 	style, _ := Load().File(Load().Style)
-	if strings.Contains(style, "*/") || !strings.HasPrefix(strings.TrimSpace(style), ":root {") {
-		t.Errorf("comments are left: %.100q", style)
+	if strings.Contains(style, "*/") || !strings.HasPrefix(strings.TrimSpace(style), "@font-face {") ||
+		!strings.Contains(style, `url("`+Load().Font+`")`) {
+		t.Errorf("comments are left, or the font is not named: %.200q", style)
 	}
 	rules := regexp.MustCompile(`[{}]`)
 	got, want := len(rules.FindAllString(style, -1)), len(rules.FindAllString(source("app.css"), -1))

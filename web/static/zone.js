@@ -1,12 +1,14 @@
-// The server sends times in UTC. This script can show them in the browser's time zone,
-// which the server does not know. Each text names its zone. Other scripts write times with
+// The server sends times in UTC. This script shows them as people write them, in the
+// browser's time zone, which the server does not know, or in UTC. The menu Display names
+// the zone, and a time with its date and zone is on hover. Other scripts write times with
 // the global times.
 
 const setting = 'tidegate-local-time';
 const button = document.getElementById('zone');
 
-const local = () => localStorage.getItem(setting) === 'on';
+const local = () => localStorage.getItem(setting) !== 'off';
 
+// words returns a time with its date and zone.
 function words(machine, zoned = local()) {
   if (!zoned) return `${new Date(machine).toISOString().replace('T', ' ').slice(0, 19)} UTC`;
   const [year, two] = ['numeric', '2-digit'];
@@ -15,13 +17,20 @@ function words(machine, zoned = local()) {
   });
 }
 
-// clock returns a time without its date and seconds.
-function clock(machine) {
-  if (!local()) return `${machine.slice(11, 16)} UTC`;
-  return new Date(machine).toLocaleString('sv-SE', { hour: '2-digit', minute: '2-digit', timeZoneName: 'short' });
+// short returns a time of today with its seconds, and another one with its date.
+function short(machine) {
+  const [date, clock] = words(machine).split(' ');
+  const now = words(new Date().toISOString());
+  if (now.startsWith(date)) return clock;
+  const [year, month, day] = date.split('-').map(Number);
+  const name = new Date(year, month - 1, day).toLocaleString('en', { month: 'short' });
+  return `${day} ${name} ${now.startsWith(`${year}-`) ? '' : `${year} `}${clock.slice(0, 5)}`;
 }
 
-window.times = { local, words, clock };
+// clock returns a time without its date and seconds.
+const clock = (machine) => words(machine).split(' ')[1].slice(0, 5);
+
+window.times = { local, words, short, clock };
 
 // toLocal and toUTC convert times of inputs. The browser reads a time that the clock skips as
 // the one an hour later, and one that the clock repeats as the first.
@@ -85,9 +94,33 @@ function show() {
   });
   document.querySelectorAll('option[data-at]').forEach(showOption);
   button.setAttribute('aria-pressed', String(local()));
+  const [, , ...zone] = words(new Date().toISOString()).split(' ');
+  button.textContent = `Times in ${local() ? zone.join(' ') : 'UTC'}`;
+  markTimes();
   for (const time of document.querySelectorAll('time[datetime]')) {
-    const text = ('clock' in time.dataset ? clock : words)(time.dateTime);
+    const text = ('clock' in time.dataset ? clock : short)(time.dateTime);
     if (time.textContent !== text) time.textContent = text;
+    if (time.title !== words(time.dateTime)) time.title = words(time.dateTime);
+  }
+}
+
+const written = /(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC/;
+
+// markTimes makes elements of the times in sentences.
+function markTimes() {
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const found = [];
+  while (texts.nextNode()) {
+    const text = texts.currentNode;
+    if (written.test(text.data) && !text.parentElement.closest('time, pre, script, textarea, .hint, #preview-title')) found.push(text);
+  }
+  for (let text of found) {
+    for (let match = written.exec(text.data); match; match = written.exec(text.data)) {
+      const after = text.splitText(match.index);
+      text = after.splitText(match[0].length);
+      const time = Object.assign(document.createElement('time'), { dateTime: `${match[1]}T${match[2]}Z`, textContent: match[0] });
+      after.replaceWith(time);
+    }
   }
 }
 
@@ -106,5 +139,5 @@ document.addEventListener('focusout', ({ target }) => {
   if (target.matches('[data-zone=local]') && target.value) target.value = toLocal(utc(target));
 });
 document.addEventListener('htmx:after:swap', show);
-window.addEventListener('pageshow', () => local() && show());
-if (local()) show();
+window.addEventListener('pageshow', show);
+show();

@@ -13,9 +13,7 @@ type TimeSeries struct {
 	Layers  []TimeLayer
 	Marks   []TimeMark
 	Rows    []TimeSeriesRow
-	Counted Instant // until when calls are counted
-	Selects bool    // dragging over a range shows that range
-	Data    string  // the chart as JSON, for the script
+	Data    string // the chart as JSON, for the script
 }
 
 // TimeLayer is a series of the chart: bars on those of the layers before, or a line.
@@ -45,6 +43,6 @@ type TimeSeriesRow struct {
 type Sparkline struct {
 	Text   string // the chart in words
 	Box    string // the SVG's viewBox
-	Path   string
+	Path   string // of the allowed calls
 	Denied string // path of the denied and refused calls
 }

@@ -17,6 +17,7 @@ type DenialsPage struct {
 
 // DenialsSummary says what denied the calls of the period.
 type DenialsSummary struct {
+	Lead    []Phrase
 	Figures []Figure
 	Chart   *TimeSeries // nil without denials
 	Tops    []Top

@@ -45,4 +45,5 @@ type AppliedRow struct {
 	Takes  string  // what the explained call takes; empty without a call
 	Denied Instant // when it denied the last call; zero if another limit did
 	Note   string  // in place of the usage, if that is unknown
+	Would  string  // what a limit in shadow would have denied; empty for another
 }

@@ -3,6 +3,7 @@ package templates
 // KeyPage shows everything about one key.
 type KeyPage struct {
 	Page       Page
+	Trail      []Choice
 	Live       Live
 	Range      Range
 	Key        KeyRow
@@ -10,7 +11,7 @@ type KeyPage struct {
 	Diagnosis  Diagnosis
 	Limits     []AppliedRow // every limit that calls of the key fall under
 	Unused     []AppliedRow // those on routes that have counted no call
-	Why        []string     // which limits apply and why, in sentences
+	Why        []string     // which limits apply and why, in sentences, if it is not the plan
 	Notes      []string     // other information
 	Chart      TimeSeries
 	Denials    []DenialRow // the latest, newest first
@@ -27,17 +28,29 @@ type KeyPage struct {
 // More and, set apart, Danger.
 type KeyActions struct{ Shown, More, Danger []Choice }
 
-// Diagnosis says what denied or refused the key's calls lately: "N calls denied or refused
-// since Since, By; last Last; State".
+// Diagnosis says what denied or refused the key's calls lately: "N calls denied since
+// Since, By; last Last. State. Demand".
 type Diagnosis struct {
-	Calls       string // empty if none was
+	Calls       string // with what became of them; empty if none was
 	Since, Last Instant
 	By          string
 	More        string // what the figures leave out; empty for nothing
 	State       string // what the next call gets
 	Left        string // seconds until it passes, for a script that counts down
 	Wait        string // the same in words, which follow State; empty if it passes
+	Demand      string // how much the key sends, if that is more than its limit allows
 	Level       string // bad if calls are denied now; else empty
+}
+
+// Dot returns the class of the sign before the sentence.
+func (d Diagnosis) Dot() string {
+	switch {
+	case d.Level == "bad":
+		return "denied"
+	case d.Calls != "":
+		return "near"
+	}
+	return ""
 }
 
 // Response is the response that a client receives.

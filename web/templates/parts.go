@@ -39,16 +39,17 @@ type Badge struct {
 // Empty is shown in place of an empty list.
 type Empty struct {
 	Heading string
-	Advice  string // empty with steps
-	Steps   []Step // in order; the command belongs to the last
+	Advice  string
 	Command string // command line to try; may be empty
 }
 
-// Step is one of the steps to a first call. Its Address may be empty.
-type Step struct {
-	Choice
-	Done  bool
-	Found string // what there is, if it is done
+// Phrase is a part of a sentence: a text or a time, which After follows.
+type Phrase struct {
+	Text    string
+	At      Instant
+	After   string
+	Strong  bool
+	Address string // of what the text names; may be empty
 }
 
 // KeyChoices are the keys that a typed name matches.

@@ -7,8 +7,10 @@ type Live struct {
 	Seconds int // between refreshes; 0 is off
 	Choices []Choice
 	AsOf    Instant
-	Summary string // announced by screen readers after each change; may be empty
-	Outage  string // what becomes of calls while Valkey does not answer
+	Counted Instant // until when calls are counted; zero on pages without counts
+	Denied  string  // of the navigation: how many callers are denied now; may be empty
+	Summary string  // announced by screen readers after each change; may be empty
+	Outage  string  // what becomes of calls while Valkey does not answer
 }
 
 // Range is the control that chooses the period of a page.
@@ -17,6 +19,6 @@ type Range struct {
 	Action   string // address of the page
 	Live     int    // seconds between refreshes
 	From, To string // as the inputs hold them, in UTC
-	Chosen   bool   // From and To are chosen, so no choice is current
+	Text     string // the chosen period
 	Problem  string // error of the custom range; empty if it is valid
 }

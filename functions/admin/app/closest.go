@@ -68,13 +68,18 @@ func (r *Registry) byShare(ctx context.Context, set *policy.Set, list []policy.K
 	if err != nil {
 		return nil, err
 	}
+	return ByShare(all), nil
+}
+
+// ByShare finds the fullest limit of each key, and sorts the keys by it, the fullest first.
+func ByShare(all []Subject) []Subject {
 	for i := range all {
 		all[i].Fullest = fullest(all[i])
 	}
 	slices.SortFunc(all, func(a, b Subject) int {
 		return cmp.Or(cmp.Compare(Share(b.Fullest), Share(a.Fullest)), cmp.Compare(a.ID, b.ID))
 	})
-	return all, nil
+	return all
 }
 
 func fullest(s Subject) Fullest {

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -23,7 +24,16 @@ type Diagnosis struct {
 	Refused     string    // why every call is refused now; empty if it is not
 	Banned      time.Duration
 	Denier      Denier // what denies calls now, and longest; zero if nothing does
+	Demand      Demand
 	At          time.Time
+}
+
+// Demand is what a caller sends beside what its limit allows. It is zero for a caller that
+// sends no more, and for a limit that does not count every call as one.
+type Demand struct {
+	Sends, Allows int64         // calls a minute
+	Enough        int64         // calls in Window that the limit would have to allow
+	Window        time.Duration // of the limit
 }
 
 // Blocker is what denied or refused calls.
@@ -69,7 +79,53 @@ func Diagnose(ctx context.Context, calls *records.Reader, s Subject, v enforce.S
 			d.By = append(d.By, Blocker{k, source(k.Kind, v)})
 		}
 	}
+	d.Demand = demandOf(run, d.By, v, s.At)
 	return d, nil
+}
+
+// demanded is the time whose busiest minute is a caller's demand.
+const demanded = 10 * time.Minute
+
+// demandOf compares what a caller sent lately, by the minute, with the limit that denied
+// most of it.
+func demandOf(run records.Series, by []Blocker, v enforce.Survey, at time.Time) (d Demand) {
+	i := slices.IndexFunc(v.Result.Limits, func(l enforce.LimitState) bool {
+		return len(by) > 0 && by[0].Cause == cause.Limit && Named(by[0].Limit, l)
+	})
+	if i < 0 || run.Step != time.Minute {
+		return d
+	}
+	l := v.Result.Limits[i]
+	everyCall := l.On == "" && max(l.Who, limits.EachCaller) == limits.EachCaller && !l.AtOnce &&
+		(l.Unit == limits.Cost || l.Unit == limits.Calls)
+	if !everyCall || l.Window <= 0 || l.Window > time.Hour {
+		return d
+	}
+	for _, p := range run.Points {
+		if p.Cost != p.Allowed {
+			return Demand{}
+		}
+		if p.Start.Before(at.Add(-demanded)) || p.Start.Add(run.Step).After(at) {
+			continue
+		}
+		d.Sends = max(d.Sends, p.Allowed+p.Denied)
+	}
+	d.Allows = int64(float64(l.Requests) * float64(time.Minute) / float64(l.Window))
+	if d.Sends <= d.Allows {
+		return Demand{}
+	}
+	d.Window = l.Window
+	d.Enough = roundUp(int64(math.Ceil(float64(d.Sends) * float64(l.Window) / float64(time.Minute))))
+	return d
+}
+
+// roundUp rounds up to two digits: 105 to 110.
+func roundUp(n int64) int64 {
+	step := int64(1)
+	for n/step >= 100 {
+		step *= 10
+	}
+	return (n + step - 1) / step * step
 }
 
 // Named reports whether clients know a limit by the name that a denial has.

@@ -235,7 +235,7 @@ func TestBrowserOverrideByKeyboard(t *testing.T) {
 	v.Act(chromedp.WaitReady(chromedp.CSS("#form")))
 	tabUntil(hasID("reason"))
 	v.Press(kb.Enter)
-	v.Act(chromedp.WaitVisible(chromedp.CSS(".notice.good")))
+	v.WaitAcross(`!document.getElementById("sheet").open && !document.body.innerText.includes("End override")`)
 	if o := v.Keys.Key("bolt").Override; o != nil {
 		t.Errorf("after its end there is an override: %+v", o)
 	}

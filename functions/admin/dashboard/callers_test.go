@@ -45,10 +45,10 @@ func TestCallersWithoutRecord(t *testing.T) {
 		t.Errorf("a key is listed, or the callers are not sorted by their calls:\n%s", body)
 	}
 	if words := sitetest.InWords(body); !strings.Contains(words, "active just now 12 allowed, 5 denied, 0 "+
-		"refused 17 5 ") || !strings.Contains(words, "blocked now 7 per hour, unblocks in 1 h just now") {
+		"refused 17 5 ") || !strings.Contains(words, "denied now 7 per hour, next call in 1 h just now") {
 		t.Errorf("the list lacks states and calls: %s", words)
 	}
-	s.Get("/callers/"+address).Wants(t, http.StatusOK, "blocked now", "7 per hour")
+	s.Get("/callers/"+address).Wants(t, http.StatusOK, "denied now", "7 per hour")
 	s.Refresh("/callers").Wants(t, http.StatusOK, ada)
 	s.Get("/callers/"+ada).Wants(t, http.StatusOK, "12 allowed, 5 denied and 0 refused",
 		"/callers/new?id="+ada)

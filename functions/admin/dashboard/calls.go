@@ -40,7 +40,7 @@ func (m marked) concerns(part string) bool {
 // address that shows a part of the period.
 func (d *dashboard) drawCalls(ctx context.Context, series records.Series, at chart.Period, selectIn string,
 	m marked) templates.TimeSeries {
-	s := chart.TimeSeries{ID: "calls", Title: "Calls, " + at.Words(), Series: series, Admitted: true,
+	s := chart.TimeSeries{ID: "calls", Title: "Calls " + at.Each(), Series: series, Admitted: true,
 		SelectIn: selectIn}
 	s.Marks = d.marks(m.entries, marked{})
 	if m.policy > 0 {

@@ -22,6 +22,7 @@ import (
 	"tidegate/functions/admin/dashboard/groups"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/policies"
+	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/internal/crossing"
 	"tidegate/internal/enforce"
 	"tidegate/internal/proxies"
@@ -76,6 +77,14 @@ type dashboard struct {
 func Routes(r *page.Renderer, services Services) []auth.Route {
 	keys := services.Keys
 	shared := changes.New(r, keys)
+	r.CountDenied = func(ctx context.Context) (int, bool, error) {
+		set, err := keys.Set(ctx)
+		if err != nil {
+			return 0, false, err
+		}
+		r.RememberOutage(wording.Outage(set.Plans))
+		return keys.CountDenied(ctx, set)
+	}
 	denied := denials.New(r, keys, services.Records)
 	d := &dashboard{
 		Renderer: r,

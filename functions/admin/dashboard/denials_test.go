@@ -155,7 +155,7 @@ func TestLimitsInShadowAreCounted(t *testing.T) {
 		}
 	}
 	if tiles := sitetest.InWords(s.Get("/?range=1h").Body); !strings.Contains(tiles,
-		"Denied 3 23 %, by a limit Refused 0") || !strings.Contains(tiles, "In shadow 10") {
+		"Denied 3 23 % Refused 0") || !strings.Contains(tiles, "In shadow 10") {
 		t.Errorf("Overview does not have 3 denied calls, and 10 in shadow: %s", tiles)
 	}
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "None in the last 24 hours", "would be denied in shadow")
@@ -171,7 +171,7 @@ func TestDenialsOfAMinuteAreOneRow(t *testing.T) {
 		denyAt(s, "acme", at.Add(time.Duration(i)*time.Second), c)
 	}
 	denyAt(s, "acme", at.Add(5*time.Second), sampleDenial("7 per day"))
-	got := s.Get("/denials").Wants(t, http.StatusOK, `aria-label="9 calls: {acme}.`, "9.0 s")
+	got := s.Get("/denials").Wants(t, http.StatusOK, `aria-label="9 calls: {acme}.`, "9 s")
 	if rows := strings.Count(got.Body, `data-label="Cause"`); rows != 2 {
 		t.Errorf("%d rows, want 2: one for each limit", rows)
 	}

@@ -81,6 +81,7 @@ func (d *dashboard) find(r *http.Request, typed string) ([]templates.Found, erro
 			add("page", place)
 		}
 	}
+	add("page", templates.Choice{Text: "Overridden keys", Address: d.Path("/keys?state=overridden")})
 	for _, action := range editorActions {
 		if page.CanEdit(r) {
 			add("action", templates.Choice{Text: action.Text, Address: d.Path(action.Address)})

@@ -69,7 +69,7 @@ func TestFind(t *testing.T) {
 		}
 	}
 	all := findAll(s, "")
-	for _, want := range []string{"Overview /", "Overridden /keys?state=overridden",
+	for _, want := range []string{"Overview /", "Overridden keys /keys?state=overridden",
 		"Create a key /keys/new"} {
 		if !slices.Contains(all, want) {
 			t.Errorf("without text, %q is not in %q", want, all)

@@ -78,7 +78,8 @@ func TestBrowserKeepsTypedTextToItself(t *testing.T) {
 	}
 }
 
-// A form in a dialog asks before it drops what was typed, and not otherwise.
+// A form in a dialog asks before it drops what was typed, and not otherwise. After the
+// deletion of its key the list is open.
 func TestBrowserSheetAsks(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	v.Enter()
@@ -103,6 +104,9 @@ func TestBrowserSheetAsks(t *testing.T) {
 	open()
 	v.Press(kb.Escape)
 	v.Wait(`asked === 2 && !sheet.open`)
+	v.Act(chromedp.Click(chromedp.CSS("#more summary")), chromedp.Click(chromedp.CSS("#more .danger:last-child")),
+		chromedp.WaitVisible(chromedp.CSS("#sheet #reason")), typeIn("reason", "gone"), send("save"))
+	v.WaitAcross(`location.pathname === "/keys" && document.body.textContent.includes("Deleted “acme”.")`)
 	v.NoConsoleErrors("")
 }
 

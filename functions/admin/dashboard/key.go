@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,12 +20,13 @@ import (
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
+	"tidegate/internal/records"
 	"tidegate/internal/registry"
 	"tidegate/web/templates"
 )
 
 const (
-	recentEntries = 10  // audit entries on a key's page
+	recentEntries = 6   // audit entries on a key's page
 	maxFact       = 600 // characters of a fact
 )
 
@@ -79,11 +81,12 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	at := chart.ReadPeriod(page.View(r), time.Now())
 	p := templates.KeyPage{
 		Page:      d.Page(r, row.Name),
+		Trail:     d.planTrail(set, k),
 		Live:      d.Live(r, row.Address, at.Values(), asOf([]app.Subject{s})),
 		Range:     at.Range(row.Address, page.LiveSeconds(r)),
 		Key:       row,
 		Facts:     d.keyFacts(k, s.Effective.Plan),
-		Why:       limitReasons(s),
+		Why:       keyReasons(s),
 		Recent:    d.audit.Rows(r, recent[:min(recentEntries, len(recent))]),
 		Audit:     d.Path("/audit?subject=" + url.QueryEscape(k.ID)),
 		Explain:   d.Path("/explain?key=" + url.QueryEscape(k.ID)),
@@ -91,9 +94,6 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	}
 	if p.Notes, err = d.keyNotes(ctx, k, s); err != nil {
 		return templates.KeyPage{}, err
-	}
-	if note := stateNote(s, recent); note != "" {
-		p.Notes = append(p.Notes, note)
 	}
 	p.Live.Outage = wording.Outage([]policy.Plan{s.Effective.Plan})
 	p.Page.Chart = d.ChartScript()
@@ -106,15 +106,24 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	if err != nil {
 		return templates.KeyPage{}, err
 	}
+	p.Live.Counted = page.Instant(series.Counted)
 	p.Chart = d.drawCalls(ctx, series, at, page.Address(row.Address, page.WithLive(nil, p.Live.Seconds)),
 		marked{recent, set.Version, s.Effective.Plan.Name, k.Group})
 	p.Denials, p.AllDenials = denied.Rows, denied.All
-	p.Limits, p.Unused = wording.AllApplied(s, survey, denied.Latest)
+	p.Limits, p.Unused = wording.AllApplied(s, survey, denied.Latest, series.ByKind(), at.In())
+	p.Facts = append(p.Facts, templates.Fact{Name: "Last call", Value: lastCall(series, at)})
 	diagnosis, err := app.Diagnose(ctx, d.Records, s, survey)
 	if err != nil {
 		return templates.KeyPage{}, err
 	}
 	p.Diagnosis = wording.Diagnosis(diagnosis)
+	switch note := stateNote(s, recent); {
+	case note == "":
+	case s.Status == policy.Revoked:
+		p.Diagnosis.State += " " + note
+	default:
+		p.Diagnosis.State, p.Diagnosis.Wait = note, ""
+	}
 	p.Live.Summary = keySummary(row)
 	if page.CanEdit(r) {
 		p.Actions = d.keyActionLinks(s)
@@ -170,9 +179,9 @@ func stateNote(s app.Subject, newest []changes.Entry) string {
 
 // keySummary is the text that a screen reader announces after a refresh.
 func keySummary(row templates.KeyRow) string {
-	text := "not blocked"
+	text := "not denied"
 	if isBlocked(row) {
-		text = "blocked now"
+		text = "denied now"
 	}
 	for _, w := range row.Windows {
 		text += ", " + w.Used + " of " + w.Of + " used"
@@ -222,9 +231,36 @@ func openRoutes(k policy.Key, plan policy.Plan) string {
 	return policydoc.OpensText(k.Opens) + "; plan: " + policydoc.OpensText(plan.Opens)
 }
 
+// lastCall says when the last call of a period was.
+func lastCall(s records.Series, at chart.Period) string {
+	for _, p := range slices.Backward(s.Points) {
+		if p.Calls() > 0 {
+			return page.Instant(p.Start).Text
+		}
+	}
+	return "none " + at.In()
+}
+
+// planTrail leads to the list of keys, and to the plan of a key.
+func (d *dashboard) planTrail(set *policy.Set, k policy.Key) []templates.Choice {
+	trail := d.keysTrail()
+	if p, found := set.PlanByNumber(k.PlanNumber); found {
+		trail = append(trail, templates.Choice{Text: "plan " + page.Clip(p.Name, page.MaxName),
+			Address: d.Path("/policies/plans/" + strconv.Itoa(p.Number))})
+	}
+	return trail
+}
+
+// keyReasons says why other limits than those of the key's plan apply.
+func keyReasons(s app.Subject) []string {
+	if s.Override == nil && s.Effective.Override == nil && s.Kind == policy.APIKey {
+		return nil
+	}
+	return limitReasons(s)
+}
+
 // limitReasons explains which limits apply to a caller, in sentences.
 func limitReasons(s app.Subject) []string {
-	const all = "A call passes only if every limit has room, but for those in shadow."
 	plan := wording.OrNone(page.Clip(s.Effective.Plan.Name, page.MaxName))
 	if o := s.Effective.Override; o != nil {
 		text := "Override of plan " + plan
@@ -233,10 +269,10 @@ func limitReasons(s app.Subject) []string {
 		}
 		text += ". Reason: " + page.Clip(o.Reason, policy.MaxReasonLen) + "."
 		if o.Until.IsZero() {
-			return []string{text + " It never expires.", all}
+			return []string{text + " It never expires."}
 		}
 		return []string{text + " It expires on " + page.Instant(o.Until).Text + ", in " +
-			page.Span(o.Until.Sub(s.At)) + ".", all}
+			page.Span(o.Until.Sub(s.At)) + "."}
 	}
 	switch {
 	case s.Plan != "" || s.Kind == policy.APIKey:
@@ -246,7 +282,7 @@ func limitReasons(s app.Subject) []string {
 	default:
 		plan = "Plan: " + plan + ", the default for addresses."
 	}
-	reasons := []string{plan, all}
+	reasons := []string{plan}
 	if s.Override != nil {
 		reasons = append(reasons, "An override ended on "+page.Instant(s.Override.Until).Text+": "+
 			wording.Override(s.Override)+".")
@@ -278,10 +314,10 @@ func (d *dashboard) keyActionLinks(s app.Subject) (all templates.KeyActions) {
 	if s.Override != nil {
 		all.Shown = []templates.Choice{limits, link("End override", app.EndOverride), ban}
 	}
-	if s.Kind == policy.APIKey {
-		all.Shown = append(all.Shown, link("Rotate secret", app.Rotate))
-	}
 	all.More = []templates.Choice{link("Edit", app.Details), link("Reset counts", app.Reset)}
+	if s.Kind == policy.APIKey {
+		all.More = append(all.More, link("Rotate secret", app.Rotate))
+	}
 	if hasPreviousSecret(s.Key, s.At) {
 		all.More = append(all.More, link("Expire previous secret", app.ExpireSecret))
 	}
@@ -303,13 +339,7 @@ func (d *dashboard) keyTrail(k policy.Key) []templates.Choice {
 		templates.Choice{Text: page.Clip(k.Name, page.MaxName), Address: d.keyPath(k)})
 }
 
-// redirectToKey redirects to a key's page. If a dialog sent the request, HX-Redirect
-// navigates the page around it.
+// redirectToKey redirects to a key's page, also from a dialog.
 func (d *dashboard) redirectToKey(w http.ResponseWriter, r *http.Request, key policy.Key) error {
-	if page.IsRefresh(r) {
-		w.Header().Set("HX-Redirect", d.keyPath(key))
-		w.WriteHeader(http.StatusOK)
-		return nil
-	}
-	return page.Redirect(w, r, d.keyPath(key))
+	return page.Leave(w, r, d.keyPath(key))
 }

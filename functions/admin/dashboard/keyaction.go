@@ -193,7 +193,7 @@ func (d *dashboard) applyKeyAction(w http.ResponseWriter, r *http.Request, a key
 		return d.redirectToSecret(w, r, saved, secret)
 	case saved.ID == "":
 		d.Flash(r, "Deleted “"+page.Clip(f.key.Name, page.MaxName)+"”.", "")
-		return page.Redirect(w, r, d.Path("/keys"))
+		return page.Leave(w, r, d.Path("/keys"))
 	case saved.Version == f.version && len(app.NotesOf(r.Context())) == 0:
 		d.Flash(r, "Nothing changed. Nothing was saved.", "")
 		return d.redirectToKey(w, r, saved)

@@ -66,13 +66,13 @@ func TestKeyNamesTheLimitThatBlocks(t *testing.T) {
 	text := sitetest.InWords(page)
 	at := last.Format("15:04") + " UTC"
 	for _, want := range []string{
-		"7 calls denied or refused since " + at + " , all by 100 per hour each address (policy); last " + at +
-			" ; 2 earlier in the last 24 hours. Calls from that address unblock in ",
+		"7 calls denied since " + at + " , all by 100 per hour each address (policy); last " + at +
+			" ; 2 earlier in the last 24 hours. Calls from that address pass again in ",
 		"10 per 10 seconds each caller plan free 3 of 10 ", "600 per hour each group plan free 3 of 600 ",
 		"900 per hour together policy 3 of 900 ", "300 per hour on orders each caller policy 3 of 300 ",
 		"700 per hour on orders together policy 3 of 700 ",
 		"100 per hour each address policy denied last " + at +
-			" Counted apart for each address. Last full: an address in 192.0.2.0/24. – 29 min",
+			" Counted apart for each address. Last full: an address in 192.0.2.0/24. – in 29 min",
 		"Limits on routes without calls (1)",
 		"200 per hour on orders each address policy Counted apart for each address. – –",
 	} {
@@ -94,7 +94,7 @@ func TestDiagnosis(t *testing.T) {
 	}{
 		"no call": {func(*sitetest.Site) {}, "No call denied or refused in the last 24 hours."},
 		"used up": {func(s *sitetest.Site) { s.Keys.Use("acme", 10) },
-			"10 per 10 seconds is used up. Unblocks in 10.0 s"},
+			"10 per 10 seconds is used up. The next call passes in 10 s"},
 		"override": {func(s *sitetest.Site) {
 			s.Keys.OverrideKey("acme", sitetest.Per(4, time.Hour))
 			s.Keys.Use("acme", 4)
@@ -104,7 +104,7 @@ func TestDiagnosis(t *testing.T) {
 			everyLimit(s)
 			denied(s, "acme", "300 per hour on orders", "orders", now.Add(-30*time.Second), 1)
 			denied(s, "acme", "600 per hour each group", "orders", now.Add(-20*time.Second), 3)
-		}, "4 calls denied or refused since"},
+		}, "4 calls denied since"},
 		"edited since": {func(s *sitetest.Site) {
 			denied(s, "acme", "5 per hour", "", now.Add(-time.Minute), 2)
 		}, "all by 5 per hour (no longer in force); last"},
@@ -126,6 +126,39 @@ func TestDiagnosis(t *testing.T) {
 			text := sitetest.InWords(s.Get("/keys/{acme}").Wants(t, http.StatusOK).Body)
 			if !strings.Contains(text, c.want) {
 				t.Errorf("the page lacks %q:\n%s", c.want, text)
+			}
+		})
+	}
+}
+
+// A key that sends more than its limit allows is told how much would be enough; one that
+// sends less, or in bursts alone, is not.
+func TestDemand(t *testing.T) {
+	for name, c := range map[string]struct {
+		limit         string
+		calls, denied int
+		want          string
+	}{
+		"a minute": {"60 per minute", 60, 45,
+			"It sends up to 105 a minute, the limit allows 60; allow at least 110 to stop the denials."},
+		"ten seconds": {"10 per 10 seconds", 60, 59,
+			"It sends up to 119 a minute, the limit allows 60; 20 in 10 s are enough for even calls."},
+		"a burst": {"10 per 10 seconds", 30, 20, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := sitetest.New(t).Login()
+			limit := sitetest.Limit(c.limit)
+			s.Keys.Save(func(set *policy.Set) { set.Plans[0].Limits = []limits.Limit{limit} })
+			at := time.Now().UTC().Truncate(time.Minute).Add(-2*time.Minute + time.Second)
+			for range c.calls {
+				s.Keys.Record(records.Call{Caller: s.Keys.IDs["acme"], Registered: true, Cost: 1, Plan: "free", Time: at})
+			}
+			for range c.denied {
+				denyAt(s, "acme", at, sampleDenial(c.limit))
+			}
+			text := strings.ReplaceAll(sitetest.InWords(s.Get("/keys/{acme}").Wants(t, http.StatusOK).Body), "\u00a0", " ")
+			if c.want == "" && strings.Contains(text, "It sends up to") || !strings.Contains(text, c.want) {
+				t.Errorf("want the demand %q:\n%s", c.want, text)
 			}
 		})
 	}

@@ -111,7 +111,7 @@ func (d *dashboard) keyListPage(r *http.Request, set *policy.Set, q keyQuery,
 		p.Rows = append(p.Rows, row)
 	}
 	p.Live.Summary = page.Number(int64(len(p.Rows))) + " keys shown, " + page.Number(int64(blocked)) +
-		" blocked now"
+		" denied now"
 	return p
 }
 

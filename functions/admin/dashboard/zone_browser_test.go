@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -11,8 +12,9 @@ import (
 	"tidegate/internal/testing/sitetest"
 )
 
-// A click shows times, the axis of a chart and time fields in the browser's zone. The
-// choice stays on the next page and after a live refresh.
+// Times, also those in sentences, the axis of a chart and time fields are in the browser's
+// zone; a click shows them in UTC. The choice stays on the next page and after a live
+// refresh. On hover a time has its date and its zone.
 func TestBrowserLocalTime(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	if _, err := chromedp.Call(v.Ctx, emulation.SetTimezoneOverride,
@@ -22,33 +24,37 @@ func TestBrowserLocalTime(t *testing.T) {
 	v.Enter()
 	v.Open("/keys/{acme}?live=0")
 	v.Act(chromedp.WaitVisible(chromedp.CSS("#calls canvas")))
-	const text = `document.querySelector(".asof time").textContent`
+	const text, full = `document.querySelector(".asof time").textContent`, `document.querySelector(".asof time").title`
 	at, err := time.Parse(time.RFC3339, sitetest.Eval[string](v, `document.querySelector(".asof time").dateTime`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := sitetest.Eval[string](v, text); got != at.Format("2006-01-02 15:04:05 UTC") {
-		t.Errorf("the page is as of %s, want %s in UTC", got, at)
+	india := at.Add(5*time.Hour + 30*time.Minute)
+	if got := sitetest.Eval[string](v, text+`+" "+`+full); got != india.Format("15:04:05 2006-01-02 15:04:05")+" GMT+5:30" {
+		t.Errorf("the page is as of %s, want %s in Kolkata", got, india)
+	}
+	if got := sitetest.Eval[string](v, `document.querySelector(".facts").textContent`); strings.Contains(got, "UTC") {
+		t.Errorf("a text is in UTC: %s", got)
 	}
 	const axis = `document.querySelector("#calls canvas").toDataURL()`
 	before := sitetest.Eval[string](v, axis)
-	v.Act(chromedp.Click(chromedp.CSS("#zone")))
-	india := at.Add(5*time.Hour + 30*time.Minute)
-	v.Wait(text + ` === "` + india.Format("2006-01-02 15:04:05") + ` GMT+5:30"`)
+	v.Act(openDisplay, chromedp.Click(chromedp.CSS("#zone")))
+	v.Wait(text + ` === "` + at.Format("15:04:05") + `" && ` + full + `.endsWith(" UTC")`)
 	if sitetest.Eval[string](v, axis) == before {
 		t.Error("the chart's axis did not change")
 	}
 	v.Open("/keys/{acme}?live=2")
-	v.Wait(text + `.endsWith("GMT+5:30")`)
+	v.Wait(full + `.endsWith(" UTC")`)
+	v.Act(openDisplay, chromedp.Click(chromedp.CSS("#zone")))
 	v.Open("/audit?from=2026-11-20T10:00")
 	const from = `document.getElementById("from")`
 	v.Wait(from + `.value === "2026-11-20T15:30" && ` + from + `.labels[0].textContent === "From (local time)"`)
 	v.Act(chromedp.Click(chromedp.CSS("form.filters button")))
 	v.WaitAcross(`location.search.includes("from=2026-11-20T10%3A00") && ` + from + `.value === "2026-11-20T15:30"`)
-	v.Act(chromedp.Click(chromedp.CSS("#zone")))
+	v.Act(openDisplay, chromedp.Click(chromedp.CSS("#zone")))
 	v.Wait(from + `.value === "2026-11-20T10:00" && ` + from + `.labels[0].textContent === "From (UTC)"`)
 	v.Open("/keys/{acme}?live=2")
-	v.Wait(text + `.endsWith(" UTC")`)
+	v.Wait(full + `.endsWith(" UTC")`)
 	v.NoConsoleErrors("")
 }
 
@@ -61,7 +67,6 @@ func TestBrowserExpiryInLocalTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	v.Enter()
-	v.Act(chromedp.Click(chromedp.CSS("#zone")))
 	const form = `const form = document.getElementById("form"), { until, lasts } = form.elements; `
 	typed := func(text string) string {
 		return sitetest.Eval[string](v, `(() => {`+form+`until.value = "`+text+`";
@@ -98,7 +103,7 @@ func TestBrowserExpiryInLocalTime(t *testing.T) {
 	if hours != "5,18,true,true,true" {
 		t.Errorf("Friday 18:00 is %s, want the weekday 5 and the hour 18 in Berlin, shown", hours)
 	}
-	v.Act(chromedp.Evaluate[chromedp.Void](friday+`.selected = true`), chromedp.Click(chromedp.CSS("#zone")))
+	v.Act(chromedp.Evaluate[chromedp.Void](friday+`.selected = true`), openDisplay, chromedp.Click(chromedp.CSS("#zone")))
 	kept := sitetest.Eval[string](v, `(() => { const { value, selectedOptions } = document.getElementById("lasts");
 		return [new Date(value).getHours(), selectedOptions[0].text.startsWith("until: ")].join() })()`)
 	if kept != "18,true" {

@@ -20,7 +20,11 @@ func (s *server) static(w http.ResponseWriter, r *http.Request) error {
 		return page.Problem{Status: http.StatusNotFound}
 	}
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
-	w.Header().Set("Content-Type", mime.TypeByExtension(path.Ext(name)))
+	kind := "font/woff2" // which Go does not know
+	if name != static.Load().Font {
+		kind = mime.TypeByExtension(path.Ext(name))
+	}
+	w.Header().Set("Content-Type", kind)
 	_, _ = io.WriteString(w, content) // fails only after the client disconnected
 	return nil
 }

@@ -85,6 +85,7 @@ func contentPolicy(nonce string) string {
 		"script-src 'self' 'nonce-" + nonce + "'",
 		"style-src 'self'",
 		"img-src 'self'",
+		"font-src 'self'",
 		"connect-src 'self'",
 		"form-action 'self'",
 		"frame-ancestors 'none'",

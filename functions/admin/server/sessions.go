@@ -78,10 +78,14 @@ func (s *server) withSession(w http.ResponseWriter, r *http.Request, handle http
 	}
 	loading, cancel := context.WithTimeout(ctx, auth.Short)
 	defer cancel()
+	began := time.Now()
 	ctx, err := s.Session.Load(loading, token)
 	if err != nil {
 		s.Fail(w, r, page.Failed("load session", err))
 		return
+	}
+	if token != "" {
+		s.Answered(time.Since(began))
 	}
 	ctx = context.WithoutCancel(ctx) // the route has a deadline of its own
 	held := &bufferedResponse{header: w.Header()}

@@ -129,7 +129,7 @@ func (d *Pages) undo(w http.ResponseWriter, r *http.Request) error {
 	}
 	_, subject := sentence(e)
 	d.Flash(r, what+" of "+subject+" undone.", again)
-	return page.Redirect(w, r, back)
+	return page.Leave(w, r, back)
 }
 
 // version returns the version of a record; 0 if it cannot be read.

@@ -43,8 +43,7 @@ func (s TimeSeries) View() templates.TimeSeries {
 	v := templates.TimeSeries{
 		ID: s.ID, Title: s.Title, Summary: s.summary(busiest(layers)),
 		Box: fmt.Sprintf("0 0 %d %d", max(1, len(s.Points)), top), Top: page.Number(top),
-		Begin: page.Instant(s.From), End: page.Instant(s.end()), Counted: page.Instant(s.Counted),
-		Layers: layers, Selects: s.SelectIn != "",
+		Begin: page.Instant(s.From), End: page.Instant(s.end()), Layers: layers,
 	}
 	data := Data{Begin: s.From.Unix(), Step: s.step().Seconds(), Select: s.SelectIn}
 	below := make([]int64, len(s.Points))
@@ -202,19 +201,19 @@ func (s TimeSeries) summary(most int64) string {
 
 // Sparkline draws calls over time in the height of a line of text.
 func Sparkline(series records.Series) templates.Sparkline {
-	calls, denied := make([]int64, len(series.Points)), make([]int64, len(series.Points))
+	allowed, denied := make([]int64, len(series.Points)), make([]int64, len(series.Points))
 	top := int64(1)
 	for i, p := range series.Points {
-		calls[i], denied[i] = p.Calls(), p.Denied+p.Refused
-		top = max(top, calls[i])
+		allowed[i], denied[i] = p.Allowed, p.Denied+p.Refused
+		top = max(top, p.Calls())
 	}
 	top = Headroom(top)
 	sum := series.Sum()
 	return templates.Sparkline{
 		Text: page.Number(sum.Allowed) + " allowed, " + page.Number(sum.Denied) + " denied, " +
 			page.Number(sum.Refused) + " refused",
-		Box:  fmt.Sprintf("0 0 %d %d", max(1, len(calls)), top),
-		Path: Stairs(calls, top), Denied: bars(denied, nil, top),
+		Box:  fmt.Sprintf("0 0 %d %d", max(1, len(allowed)), top),
+		Path: bars(allowed, nil, top), Denied: bars(denied, allowed, top),
 	}
 }
 

@@ -55,11 +55,11 @@ func TestTimeSeries(t *testing.T) {
 			{Class: "denied", Title: "denied", Calls: []int64{0, 0, 800, 3},
 				Path: "M2 900v-800h.9v800zM3 2060v-3h.9v3z"},
 		},
-		Selects: true, ID: "requests",
+		ID: "requests",
 	}
 	got := v
 	got.Rows, got.Marks, got.Data = nil, nil, ""
-	got.Begin, got.End, got.Counted = templates.Instant{}, templates.Instant{}, templates.Instant{}
+	got.Begin, got.End = templates.Instant{}, templates.Instant{}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

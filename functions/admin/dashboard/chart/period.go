@@ -2,6 +2,7 @@ package chart
 
 import (
 	"net/url"
+	"strings"
 	"time"
 
 	"tidegate/functions/admin/dashboard/page"
@@ -128,7 +129,7 @@ const inputTime = "2006-01-02T15:04:05"
 // time between the page's refreshes.
 func (p Period) Range(path string, seconds int) templates.Range {
 	r := templates.Range{
-		Action: path, Live: seconds, Chosen: p.Name == "", Problem: p.Problem,
+		Action: path, Live: seconds, Text: "Own range", Problem: p.Problem,
 		From: p.From.UTC().Format(inputTime), To: p.To.UTC().Format(inputTime),
 	}
 	var names []string
@@ -137,15 +138,46 @@ func (p Period) Range(path string, seconds int) templates.Range {
 	}
 	for _, name := range append(names, page.Today, page.Yesterday) {
 		at := Period{Name: name}
-		r.Choices = append(r.Choices, templates.Choice{
-			Text: name, Address: page.Address(path, page.WithLive(at.Values(), seconds)),
-			Current: name == p.Name,
-		})
+		c := templates.Choice{Text: at.title(), Current: name == p.Name,
+			Address: page.Address(path, page.WithLive(at.Values(), seconds))}
+		if c.Current {
+			r.Text = c.Text
+		}
+		r.Choices = append(r.Choices, c)
 	}
 	return r
 }
 
-// Words names the period for a heading.
+// title names the period in a menu.
+func (p Period) title() string {
+	words := p.Words()
+	return strings.ToUpper(words[:1]) + words[1:]
+}
+
+// In says when, in a sentence: "in the last hour", "today, UTC".
+func (p Period) In() string {
+	words := p.Words()
+	switch {
+	case strings.HasPrefix(words, "last "):
+		return "in the " + words
+	case p.Name == "":
+		return "in this range"
+	}
+	return words
+}
+
+// Each says in a heading how long a bar is: "a minute".
+func (p Period) Each() string {
+	switch p.Step {
+	case time.Minute:
+		return "a minute"
+	case time.Hour:
+		return "an hour"
+	}
+	return "in " + page.Span(p.Step)
+}
+
+// Words names the period in a sentence: "last hour".
 func (p Period) Words() string {
 	for _, r := range ranges {
 		if r.name == p.Name {

@@ -108,7 +108,7 @@ func (d *Pages) summaryView(ctx context.Context, c *counted, f filter, live int)
 	for _, name := range []string{"from", "to", "range"} {
 		unbounded.Del(name)
 	}
-	v := &templates.DenialsSummary{Figures: []templates.Figure{
+	v := &templates.DenialsSummary{Lead: leadOf(c, f), Figures: []templates.Figure{
 		{Name: "Denied", Value: page.AtLeast(sum.Denied, c.Incomplete()), Note: "by a limit"},
 		{Name: "Refused", Value: page.AtLeast(sum.Refused, c.Incomplete()), Note: "for another cause"},
 	}}
@@ -130,6 +130,38 @@ func (d *Pages) summaryView(ctx context.Context, c *counted, f filter, live int)
 	callers, err := d.callerTop(ctx, f)
 	v.Tops = append(v.Tops, callers)
 	return v, err
+}
+
+// leadOf says in a sentence how many calls were denied and refused, and whether one limit
+// denied them.
+func leadOf(c *counted, f filter) []templates.Phrase {
+	sum, in := c.Sum(), " in this range"
+	switch f.span {
+	case "1h":
+		in = " in the last hour"
+	case "":
+		if f.from == "" && f.to == "" {
+			in = " in the last 24 hours"
+		}
+	case page.Today, page.Yesterday:
+		in = " " + f.span + ", UTC"
+	}
+	if sum.Denied+sum.Refused == 0 {
+		return []templates.Phrase{{Text: "No call was denied or refused", Strong: true, After: in + "."}}
+	}
+	words := templates.Phrase{Strong: true, After: in + ".",
+		Text: page.AtLeast(sum.Denied, c.Incomplete()) + " calls denied and " + page.Number(sum.Refused) +
+			" refused"}
+	if len(c.limits) > 0 && c.limits[0].Cause == cause.Limit && sum.Denied > 0 {
+		top := c.limits[0]
+		words.After = in + ", " + app.ShareWords(top.Calls, sum.Denied) + " of the denials by "
+		by := templates.Phrase{Text: page.Clip(top.Limit, page.MaxName), Strong: true, After: "."}
+		if top.Plan != "" {
+			by.After = " of plan " + page.Clip(top.Plan, page.MaxName) + "."
+		}
+		return []templates.Phrase{words, by}
+	}
+	return []templates.Phrase{words}
 }
 
 // byCause adds up the refusals of each cause.

@@ -33,7 +33,7 @@ var problems = map[int]Problem{
 	http.StatusBadRequest: {Heading: "Invalid request",
 		Advice: "The address or the form is invalid. Reload the page and try again."},
 	http.StatusNotFound: {Heading: "Not found",
-		Advice: "Check the address. The key may have been deleted."},
+		Advice: "Check the address. What was here may have been deleted."},
 	http.StatusMethodNotAllowed: {Heading: "Method not allowed",
 		Advice: "This address does not accept the HTTP method."},
 	http.StatusRequestEntityTooLarge: {Heading: "Form too large",
@@ -74,7 +74,7 @@ func (rd *Renderer) Fail(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	if p.Action.Text == "" {
-		p.Action = templates.Choice{Text: "Go to keys", Address: rd.Path("/keys")}
+		p.Action = templates.Choice{Text: "Go to Overview", Address: rd.Path("/")}
 		if p.Status == http.StatusServiceUnavailable && r.Method == http.MethodGet {
 			p.Action = templates.Choice{Text: "Try again", Address: rd.LocalPath(r.URL.RequestURI())}
 		}
@@ -86,6 +86,9 @@ func (rd *Renderer) Fail(w http.ResponseWriter, r *http.Request, err error) {
 		Advice:  p.Advice,
 		Action:  p.Action,
 	}
+	if p.Status == http.StatusServiceUnavailable {
+		rd.leaveOpen(r, &page)
+	}
 	if p.Status == http.StatusServiceUnavailable && !p.Acted &&
 		rd.Resumes != nil && rd.Resumes(r) {
 		page.Resume = rd.Path(ResumePath)
@@ -94,6 +97,16 @@ func (rd *Renderer) Fail(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
+}
+
+// leaveOpen keeps the navigation on the page of an outage, in which nobody can tell whose
+// session the request has, and lets the page try again by itself.
+func (rd *Renderer) leaveOpen(r *http.Request, p *templates.ErrorPage) {
+	p.Page.Health = ""
+	if _, err := r.Cookie(rd.Session.Cookie.Name); err == nil {
+		p.Page.Nav = rd.Nav(r)
+	}
+	p.Page.Retries = r.Method == http.MethodGet
 }
 
 // failAPI responds with a problem of RFC 9457.
@@ -178,8 +191,12 @@ func (rd *Renderer) ProblemOf(err error) Problem {
 		p.Advice = "Nothing was changed. Try again."
 	default:
 		expected = false
+		p.Advice = Outage
+		if text := rd.outage.Load(); text != nil {
+			p.Advice = *text
+		}
 		if at := rd.answered.Load(); at > 0 {
-			p.Advice = "Last answer: " + Instant(time.Unix(at, 0)).Text + ". " + Outage
+			p.Advice = "Last answer: " + Instant(time.Unix(at, 0)).Text + ". " + p.Advice
 		}
 	}
 	if !expected {

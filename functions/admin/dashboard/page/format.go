@@ -24,15 +24,14 @@ func AtLeast(n int64, incomplete bool) string {
 	return Number(n)
 }
 
-// Span formats a waiting time, rounded up: "3.2 s", "2 min 5 s", "1 h 20 min", "3 d 4 h".
+// Span formats a waiting time, rounded up: "4 s", "2 min 5 s", "1 h 20 min", "3 d 4 h".
 // A time of 0 or less is "0 s".
 func Span(d time.Duration) string {
 	switch {
 	case d <= 0:
 		return "0 s"
-	case d <= time.Minute-100*time.Millisecond:
-		tenths := (d + 100*time.Millisecond - 1) / (100 * time.Millisecond)
-		return fmt.Sprintf("%d.%d s", tenths/10, tenths%10)
+	case d <= time.Minute-time.Second:
+		return fmt.Sprintf("%d s", (d+time.Second-1)/time.Second)
 	case d <= time.Hour-time.Second:
 		return pair(d, time.Minute, "min", time.Second, "s")
 	case d <= 24*time.Hour-time.Minute:

@@ -3,8 +3,8 @@ package page
 import (
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
-	"time"
 
 	"tidegate/functions/admin/auth"
 	"tidegate/web/static"
@@ -51,7 +51,11 @@ func (rd *Renderer) Bare(r *http.Request, title string) templates.Page {
 // refresh, it moves the message of the last request from the session to the page.
 func (rd *Renderer) Page(r *http.Request, title string) templates.Page {
 	p := rd.navigable(r, title)
-	rd.answered.Store(time.Now().Unix()) // the session was in Valkey
+	for i := range p.Nav {
+		if p.Nav[i].Text == denials {
+			p.Nav[i].Counts, p.Nav[i].Badge = true, rd.deniedNow(r)
+		}
+	}
 	if rd.Warnings != nil {
 		p.Warnings = rd.Warnings(r.Context())
 	}
@@ -69,12 +73,13 @@ func (rd *Renderer) navigable(r *http.Request, title string) templates.Page {
 		p.User, p.Role = Clip(actor.Name, maxUser), actor.Role.String()
 		p.CanEdit = actor.CanEdit()
 		p.Nav = rd.Nav(r)
+		p.Health = strconv.FormatFloat(float64(rd.took.Load())/1000, 'f', 1, 64) + " ms"
 	}
 	return p
 }
 
-// section is a link at the top of every page, with the pages below it. The first is where
-// it leads.
+// section is a place of the navigation, with the pages below it. The first is where it
+// leads.
 type section struct {
 	text  string
 	pages []sectionPage
@@ -94,32 +99,29 @@ var sections = []section{
 		{"/keys", "Keys", []string{"keys", "secrets"}},
 		{"/groups", "Groups", []string{"groups"}},
 		{"/callers", "Callers", []string{"callers"}},
-		{overriddenKeys, "Overridden", nil},
 	}},
-	{"Denials", []sectionPage{
-		{"/denials", "Denials", []string{"denials"}}, {"/alerts", "Alerts", []string{"alerts"}},
+	{denials, []sectionPage{
+		{"/denials", denials, []string{"denials"}}, {"/alerts", "Alerts", []string{"alerts"}},
 	}},
 	{"Policies", []sectionPage{
 		{"/policies", "Policies", []string{"policies"}},
-		{"/explain", "Explain", []string{"explain"}},
+		{"/explain", "Explain a call", []string{"explain"}},
 	}},
 	{"Audit", []sectionPage{{"/audit", "Audit", []string{"audit"}}}},
 	{"Settings", []sectionPage{{"/settings", "Settings", []string{"settings"}}}},
 }
 
-// overriddenKeys is the address of the keys with an override, a filter of the list.
-const overriddenKeys = "/keys?state=overridden"
+// denials is the section that tells how many callers are denied now.
+const denials = "Denials"
 
 // Nav returns the sections with their pages. Those of the requested page are current.
 func (rd *Renderer) Nav(r *http.Request) []templates.Section {
 	segment, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, rd.Path("/")), "/")
-	overridden := r.URL.Path == rd.Path("/keys") && r.URL.Query().Get("state") == "overridden"
 	var nav []templates.Section
 	for _, s := range sections {
 		link := templates.Section{Choice: templates.Choice{Text: s.text, Address: rd.Path(s.pages[0].path)}}
 		for _, p := range s.pages {
-			current := slices.Contains(p.within, segment) && !overridden ||
-				overridden && p.path == overriddenKeys
+			current := slices.Contains(p.within, segment)
 			link.Current = link.Current || current
 			link.Pages = append(link.Pages,
 				templates.Choice{Text: p.text, Address: rd.Path(p.path), Current: current})

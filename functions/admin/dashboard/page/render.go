@@ -10,8 +10,11 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/a-h/templ"
 	"github.com/alexedwards/scs/v2"
@@ -25,8 +28,11 @@ type Renderer struct {
 	base  string // prefix of every address; may be empty
 	stage string // name of the deployment; may be empty
 	log   *slog.Logger
-	// answered is the second of the Unix epoch at which Valkey last knew a session.
-	answered atomic.Int64
+	// answered is the second of the Unix epoch at which Valkey last knew a session, and took
+	// is how long that took, in microseconds.
+	answered, took atomic.Int64
+	denied         deniedCount
+	outage         atomic.Pointer[string] // what plans do without Valkey, as far as it is known
 	// Session holds the logged-in user and the message for the next page.
 	Session *scs.SessionManager
 	// Sealer encrypts secrets for a later request; nil without a store.
@@ -34,6 +40,9 @@ type Renderer struct {
 	// Resumes reports whether the form of a request can be shown again as it was typed; nil
 	// if none can.
 	Resumes func(*http.Request) bool
+	// CountDenied returns how many callers limits deny now, and whether there are more; nil
+	// if nobody can tell.
+	CountDenied func(context.Context) (n int, more bool, err error)
 	// Warnings returns what every page says about the log of changes; nil for nothing.
 	Warnings func(context.Context) []string
 	// Notes returns what a request's user must know of its changes; nil for nothing.
@@ -44,6 +53,54 @@ type Renderer struct {
 // stage unless it is empty.
 func New(base, stage string, log *slog.Logger, session *scs.SessionManager) *Renderer {
 	return &Renderer{base: base, stage: stage, log: log, Session: session}
+}
+
+// Answered notes that Valkey knew a session just now, and how long that took.
+func (rd *Renderer) Answered(took time.Duration) {
+	rd.answered.Store(time.Now().Unix())
+	rd.took.Store(took.Microseconds())
+}
+
+// RememberOutage takes what the plans do with calls while Valkey does not answer, for the
+// page of an outage.
+func (rd *Renderer) RememberOutage(text string) { rd.outage.Store(&text) }
+
+// deniedCount is the last answer of CountDenied, for the time that it holds.
+type deniedCount struct {
+	sync.Mutex
+	until time.Time
+	text  string
+}
+
+// deniedFor is how long the navigation shows one count, so that an environment counts once
+// for many pages and refreshes.
+const deniedFor = 4 * time.Second
+
+// deniedNow tells how many callers a limit denies now: "3 now"; empty for none, or if that
+// is unknown.
+func (rd *Renderer) deniedNow(r *http.Request) string {
+	if rd.CountDenied == nil {
+		return ""
+	}
+	d := &rd.denied
+	d.Lock()
+	defer d.Unlock()
+	if now := time.Now(); now.After(d.until) {
+		n, more, err := rd.CountDenied(r.Context())
+		if err != nil {
+			rd.Warn("count denied callers", err)
+			return ""
+		}
+		d.text, d.until = "", now.Add(deniedFor)
+		if n > 0 {
+			d.text = strconv.Itoa(n)
+			if more {
+				d.text += "+"
+			}
+			d.text += " now"
+		}
+	}
+	return d.text
 }
 
 // Warn logs an error that a page works without.
@@ -76,6 +133,17 @@ func (rd *Renderer) RenderLive(w http.ResponseWriter, r *http.Request, live, who
 // Redirect makes the browser get an address. It returns nil, for handlers that end so.
 func Redirect(w http.ResponseWriter, r *http.Request, address string) error {
 	http.Redirect(w, r, address, http.StatusSeeOther)
+	return nil
+}
+
+// Leave is Redirect for a form that may be in a dialog: then HX-Redirect makes the page
+// around it get the address.
+func Leave(w http.ResponseWriter, r *http.Request, address string) error {
+	if !IsRefresh(r) {
+		return Redirect(w, r, address)
+	}
+	w.Header().Set("HX-Redirect", address)
+	w.WriteHeader(http.StatusOK)
 	return nil
 }
 

@@ -99,13 +99,13 @@ func LiveSeconds(r *http.Request) int {
 func (rd *Renderer) Live(r *http.Request, path string, query url.Values, now time.Time) templates.Live {
 	seconds := LiveSeconds(r)
 	l := templates.Live{
-		Nonce: nonceOf(r), Seconds: seconds, AsOf: Instant(now), Outage: Outage,
+		Nonce: nonceOf(r), Seconds: seconds, AsOf: Instant(now), Outage: Outage, Denied: rd.deniedNow(r),
 		Self: Address(path, WithLive(query, seconds)),
 	}
 	for _, p := range livePeriods {
-		text := "off"
+		text := "Pause"
 		if p > 0 {
-			text = strconv.Itoa(p) + " s"
+			text = "Every " + strconv.Itoa(p) + " seconds"
 		}
 		l.Choices = append(l.Choices, templates.Choice{
 			Text: text, Address: Address(path, WithLive(query, p)), Current: p == seconds,

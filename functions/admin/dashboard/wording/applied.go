@@ -7,6 +7,7 @@ import (
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/internal/cause"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
 	"tidegate/internal/records"
@@ -38,9 +39,10 @@ func unread(l enforce.LimitState) string {
 
 // AllApplied lists the limits of a survey: those of every call, then those on routes that
 // have counted calls, and the unused ones on other routes apart. It marks the one that
-// denied last. latest are the latest denials.
-func AllApplied(s app.Subject, v enforce.Survey, latest []records.Denial) (
-	rows, unused []templates.AppliedRow) {
+// denied last, and says what those in shadow would have denied. latest are the latest
+// denials, kinds the calls of a period, in is the period in words.
+func AllApplied(s app.Subject, v enforce.Survey, latest []records.Denial, kinds []records.KindCount,
+	in string) (rows, unused []templates.AppliedRow) {
 	all := slices.Clone(v.Result.Limits)
 	slices.SortStableFunc(all, func(a, b enforce.LimitState) int { return strings.Compare(a.On, b.On) })
 	last, denied := s.LastDenial()
@@ -51,6 +53,9 @@ func AllApplied(s app.Subject, v enforce.Survey, latest []records.Denial) (
 			row.Denied = page.Instant(last.At)
 			lastDenied(&row, l, last, latest, s.At)
 		}
+		if l.Shadow {
+			row.Would = wouldDeny(l, kinds) + " " + in
+		}
 		if l.On != "" && !isLast && (l.Unread || l.Used() == 0) {
 			unused = append(unused, row)
 		} else {
@@ -58,6 +63,17 @@ func AllApplied(s app.Subject, v enforce.Survey, latest []records.Denial) (
 		}
 	}
 	return rows, unused
+}
+
+// wouldDeny says how many calls a limit in shadow would have denied.
+func wouldDeny(l enforce.LimitState, kinds []records.KindCount) string {
+	calls := int64(0)
+	for _, k := range kinds {
+		if k.Cause == cause.Shadow && app.Named(k.Limit, l) {
+			calls += k.Calls
+		}
+	}
+	return page.Number(calls) + " would be denied"
 }
 
 // lastDenied adds what is recorded of the last denial, if the limit's state is not known.
@@ -83,6 +99,7 @@ func Diagnosis(d app.Diagnosis) templates.Diagnosis {
 		if d.Calls == 1 && !d.AtLeast {
 			v.Calls = "1 call"
 		}
+		v.Calls += " " + became(d)
 		v.Since, v.Last, v.By = page.Instant(d.Since), page.Instant(d.Last), page.Clip(d.Words(), MaxText)
 	}
 	if d.Earlier > 0 {
@@ -97,11 +114,11 @@ func Diagnosis(d app.Diagnosis) templates.Diagnosis {
 		v.Level, v.State = "bad", "Every call is refused: "+d.Refused+"."
 		return v
 	case d.Banned == 0 && d.Denier.Part != "":
-		v.Level, v.State = "bad", "Calls "+page.Clip(d.Denier.Part, MaxText)+" unblock in"
+		v.Level, v.State = "bad", "Calls "+page.Clip(d.Denier.Part, MaxText)+" pass again in"
 	case d.Banned == 0 && d.Denier.Limit != "" && d.Calls == 0:
-		v.Level, v.State = "bad", d.Denier.Limit+" is used up. Unblocks in"
+		v.Level, v.State = "bad", d.Denier.Limit+" is used up. The next call passes in"
 	case wait > 0:
-		v.Level, v.State = "bad", "Unblocks in"
+		v.Level, v.State = "bad", "The next call passes in"
 	case d.Denier.Limit != "":
 		v.Level, v.State = "bad", d.Denier.Limit+" never admits a call."
 		return v
@@ -115,5 +132,35 @@ func Diagnosis(d app.Diagnosis) templates.Diagnosis {
 	if wait > 0 {
 		v.Wait, v.Left = page.Span(wait), SecondsLeft(wait)
 	}
+	v.Demand = demand(d.Demand)
 	return v
+}
+
+// became says what became of the calls of a diagnosis.
+func became(d app.Diagnosis) string {
+	denied, refused := false, false
+	for _, b := range d.By {
+		denied = denied || b.Cause == cause.Limit
+		refused = refused || b.Cause != cause.Limit
+	}
+	switch {
+	case !refused:
+		return "denied"
+	case !denied:
+		return "refused"
+	}
+	return "denied or refused"
+}
+
+// demand says how much a caller sends, and which limit would be enough.
+func demand(d app.Demand) string {
+	if d.Sends == 0 {
+		return ""
+	}
+	text := "It sends up to " + page.Number(d.Sends) + " a minute, the limit allows " +
+		page.Number(d.Allows) + "; "
+	if d.Window == time.Minute {
+		return text + "allow at least " + page.Number(d.Enough) + " to stop the denials."
+	}
+	return text + page.Number(d.Enough) + " in " + page.Offset(d.Window) + " are enough for even calls."
 }

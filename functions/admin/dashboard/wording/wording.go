@@ -153,12 +153,12 @@ func limitBadges(s app.Subject) []templates.Badge {
 
 // blockedBadge is the badge of a caller some or all of whose calls a limit denies now.
 func blockedBadge(by app.Denier, at time.Time) templates.Badge {
-	b := templates.Badge{Text: "blocked now", Level: "full", State: "blocked"}
+	b := templates.Badge{Text: "denied now", Level: "full", State: "blocked"}
 	if by.Part != "" {
-		b.Text = "blocked now " + page.Clip(by.Part, page.MaxName)
+		b.Text = "denied now " + page.Clip(by.Part, page.MaxName)
 	}
 	if !by.Until.IsZero() {
-		b.Detail = "unblocks in " + page.Span(by.Until.Sub(at))
+		b.Detail = "next call in " + page.Span(by.Until.Sub(at))
 	}
 	return b
 }

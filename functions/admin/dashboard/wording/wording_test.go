@@ -66,7 +66,7 @@ func TestDiagnosisSaysWhatIsMissing(t *testing.T) {
 	if got := Diagnosis(app.Diagnosis{AtLeast: true}).State; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got := Diagnosis(app.Diagnosis{Calls: 5, AtLeast: true}).Calls; got != "at least 5 calls" {
+	if got := Diagnosis(app.Diagnosis{Calls: 5, AtLeast: true}).Calls; got != "at least 5 calls denied" {
 		t.Errorf("beside recorded calls got %q, want at least 5", got)
 	}
 }
