@@ -11,6 +11,7 @@ import (
 	"tidegate/functions/admin/api/schema"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/list"
 	"tidegate/internal/changes"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
@@ -64,7 +65,7 @@ type (
 
 		From time.Time `query:"from" doc:"Only changes at or after this time"`
 		To   time.Time `query:"to" doc:"Only changes before this time"`
-		rest.Paging
+		list.Paging
 	}
 	auditOutput struct {
 		Body struct {

@@ -8,6 +8,7 @@ import (
 	"tidegate/functions/admin/api/rest"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/list"
 	"tidegate/internal/cause"
 	"tidegate/internal/records"
 )
@@ -48,7 +49,7 @@ type (
 		Cause     string    `query:"cause" enum:"missing,malformed,unknown,revoked,expired,old-secret,address,access,limit,ban,unavailable"`
 		From      time.Time `query:"from" doc:"Default: 24 hours ago. Earliest: 50 hours ago"`
 		To        time.Time `query:"to" doc:"Default: now"`
-		rest.Paging
+		list.Paging
 	}
 	denialsOutput struct {
 		Body struct {

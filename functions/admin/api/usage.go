@@ -11,6 +11,7 @@ import (
 	"tidegate/functions/admin/api/schema"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/list"
 	"tidegate/internal/crossing"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
@@ -204,43 +205,13 @@ func (a *api) named(ctx context.Context, set *policy.Set, talkers []records.Rank
 	return out, nil
 }
 
-// Crossing is a call by which the use of a limit reached one of its thresholds.
-type Crossing struct {
-	Time      time.Time `json:"time" doc:"By Valkey's clock"`
-	Key       string    `json:"key" doc:"Id of the calling key or caller"`
-	Name      string    `json:"name,omitempty" doc:"Name of the key at the time"`
-	Group     string    `json:"group,omitempty" doc:"Group of the key at the time"`
-	Plan      string    `json:"plan,omitempty"`
-	Route     string    `json:"route,omitempty" doc:"Name of the call's route, as a backend is told"`
-	Who       string    `json:"who" doc:"For whom the limit counts apart" example:"each caller"`
-	Subject   string    `json:"subject" doc:"Id of what the limit is on; for an address, an HMAC"`
-	Limit     string    `json:"limit" doc:"The limit, as in a client's response" example:"100,000 per calendar month"`
-	Threshold int       `json:"threshold" minimum:"1" maximum:"100" doc:"Percentage of the limit"`
-	Used      int64     `json:"used" doc:"Used after the call"`
-	Max       int64     `json:"max"`
-	Resets    time.Time `json:"resets" doc:"When the limit is unused again if nobody calls"`
-}
-
-type (
-	crossingsInput struct {
-		Key string `query:"key" maxLength:"64" doc:"Only limits on this key or caller"`
-		rest.Paging
-	}
-	crossingsOutput struct {
-		Body struct {
-			Items      []Crossing `json:"items"`
-			Unreadable int64      `json:"unreadable" doc:"Reports that were skipped, because they cannot be read"`
-			Dropped    int64      `json:"dropped" doc:"About how many reports of callers without an API key found no room yesterday and today"`
-			Next       string     `json:"next,omitempty" doc:"Value of after for the next page; absent on the last page"`
-		}
-	}
-)
-
 func (a *api) registerCrossings() {
 	rest.Register(a.Group("usage"), rest.Operation{
 		Pattern: "GET /crossings", ID: "list-crossings", Role: auth.Viewer,
 		Summary: "List the calls of the last 30 days that reached a threshold, newest first",
-	}, a.listCrossings)
+	}, rest.List(func(ctx context.Context, q *app.AlertQuery) (list.Page[app.Alert], error) {
+		return app.Alerts(ctx, a.Keys, a.Crossings, q)
+	}))
 	rest.Register(a.Group("usage"), rest.Operation{
 		Pattern: "POST /crossings/test", ID: "test-crossings", Role: auth.Editor,
 		Status:  http.StatusNoContent,
@@ -255,23 +226,4 @@ func (a *api) testCrossings(ctx context.Context, _ *rest.None) (*rest.None, erro
 		return nil, p.RetryAfter(int64(crossing.TestPause / time.Second))
 	}
 	return nil, err
-}
-
-func (a *api) listCrossings(ctx context.Context, in *crossingsInput) (*crossingsOutput, error) {
-	page, err := a.Crossings.List(ctx, crossing.Query{Subject: in.Key, After: in.After, Count: in.Count})
-	if err != nil {
-		return nil, err
-	}
-	out := &crossingsOutput{}
-	out.Body.Items, out.Body.Next = make([]Crossing, len(page.Events)), page.Next
-	out.Body.Unreadable, out.Body.Dropped = page.Unreadable, page.Dropped
-	for i := range page.Events {
-		e := &page.Events[i]
-		out.Body.Items[i] = Crossing{
-			Time: e.Time, Key: e.KeyID, Name: e.KeyName, Group: e.Group, Plan: e.Plan, Route: e.Route,
-			Who: e.Who, Subject: e.Subject, Limit: e.Limit, Threshold: e.Threshold, Used: e.Used,
-			Max: e.Max, Resets: e.Resets,
-		}
-	}
-	return out, nil
 }

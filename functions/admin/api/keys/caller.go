@@ -10,6 +10,7 @@ import (
 	"tidegate/functions/admin/api/schema"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/list"
 	"tidegate/internal/policy"
 )
 
@@ -61,7 +62,7 @@ func (ops operations) registerCallers(group rest.Group) {
 	}, ops.adopt)
 }
 
-func (ops operations) listCallers(ctx context.Context, in *rest.Paging) (*callersOutput, error) {
+func (ops operations) listCallers(ctx context.Context, in *list.Paging) (*callersOutput, error) {
 	page, err := ops.calls.Active(ctx, in.After, in.Count)
 	if err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/list"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/web/templates"
@@ -87,7 +88,7 @@ func (f *filter) within(now time.Time) {
 }
 
 func (f *filter) instant(text string) time.Time {
-	t, err := page.ParseInstant(text)
+	t, err := list.ParseInstant(text)
 	if err != nil {
 		f.problem = "From and to: enter a date and a time."
 	}
@@ -182,7 +183,7 @@ func (d *Pages) filterView(f *filter) templates.AuditFilter {
 	if f.from != "" && !f.Since.IsZero() {
 		v.From = f.Since.UTC().Format(form.UntilForm)
 	}
-	if t, err := page.ParseInstant(f.to); err == nil {
+	if t, err := list.ParseInstant(f.to); err == nil {
 		v.To = t.UTC().Format(form.UntilForm)
 	}
 	path, values := d.Path("/audit"), f.values()

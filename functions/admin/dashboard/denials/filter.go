@@ -13,6 +13,7 @@ import (
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/list"
 	"tidegate/internal/cause"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
@@ -114,7 +115,7 @@ func instantOr(text string, fallback time.Time) (time.Time, bool) {
 	if text == "" {
 		return fallback, true
 	}
-	t, err := page.ParseInstant(text)
+	t, err := list.ParseInstant(text)
 	if err != nil {
 		return fallback, false
 	}
