@@ -51,6 +51,7 @@ var requests = map[string][3]int{
 	"GET /secrets/{id}":                     {login, 403, 410},
 	"GET /keys/{id}/{action}":               {login, 403, 200},
 	"POST /keys/{id}/{action}":              {login, 403, 400},
+	"GET /alerts.csv":                       {login, 200, 200},
 	"GET /callers":                          {login, 200, 200},
 	"GET /callers/{id}":                     {login, 303, 303},
 	"GET /callers/new":                      {login, 403, 200},

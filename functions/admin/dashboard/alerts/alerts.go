@@ -126,7 +126,7 @@ func (d *Pages) addTarget(r *http.Request, v *templates.List, _ *app.AlertQuery,
 	}
 	v.Lead += "Sent to " + target + "."
 	if page.CanEdit(r) {
-		v.Actions = templates.PostButton(d.Path("/alerts/test"), "Send a test")
+		v.Actions = templates.PostButton(d.Path("/alerts/test"), "Send a test", "Send a test")
 	}
 	return nil
 }
