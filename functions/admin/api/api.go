@@ -13,6 +13,7 @@ package api
 import (
 	"context"
 	"log/slog"
+	"reflect"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -24,6 +25,8 @@ import (
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/crossing"
 	"tidegate/internal/enforce"
+	"tidegate/internal/limits"
+	"tidegate/internal/policy"
 	"tidegate/internal/proxies"
 	"tidegate/internal/records"
 )
@@ -63,6 +66,11 @@ func Routes(base string, services Services) []auth.Route {
 func configOf(base string) huma.Config {
 	config := rest.Config("Tidegate", "1")
 	config.Info.Description = description
+	// Answers have values of the domain, whose JSON is that of these types.
+	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[limits.Limit](),
+		reflect.TypeFor[policydoc.LimitFields]())
+	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[policy.Override](),
+		reflect.TypeFor[keys.Override]())
 	config.Servers = []*huma.Server{{URL: base + "/"}}
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"machineToken": { // no schema may have such a name: generators make one type of both

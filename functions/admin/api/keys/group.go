@@ -51,6 +51,9 @@ type (
 
 func (ops operations) registerGroups(group rest.Group) {
 	rest.Register(group, rest.Operation{
+		Pattern: "GET /groups", ID: "list-groups", Role: auth.Viewer, Summary: "List groups by name",
+	}, rest.List(ops.keys.Groups))
+	rest.Register(group, rest.Operation{
 		Pattern: "GET /groups/{name}", ID: "get-group", Role: auth.Viewer,
 		Summary: "Get a group and the current state of its limits",
 		Details: "A group exists as long as it has keys.",
