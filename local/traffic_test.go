@@ -428,9 +428,9 @@ func (w *traffic) denials(all *tally) {
 	w.has("/denials", fmt.Sprintf("%d denied and %d refused", all.denied, all.refused),
 		fmt.Sprintf("No credential %d", anonymous))
 	rows, err := csv.NewReader(strings.NewReader(w.get("/denials.csv"))).ReadAll()
-	sum := int64(0)
+	calls, sum := slices.Index(rows[0], "calls"), int64(0)
 	for _, row := range rows[1:] {
-		n, parseErr := strconv.ParseInt(row[len(row)-2], 10, 64)
+		n, parseErr := strconv.ParseInt(row[calls], 10, 64)
 		sum, err = sum+n, errors.Join(err, parseErr)
 	}
 	if err != nil || sum != all.denied+all.refused-anonymous {
@@ -443,7 +443,7 @@ func (w *traffic) denials(all *tally) {
 		calls := int64(0)
 		for reference := range c.references {
 			var found struct{ Items []denialInAPI }
-			w.json("/denials?reference="+neturl.QueryEscape(reference), &found)
+			w.json("/denials?request="+neturl.QueryEscape(reference), &found)
 			if len(found.Items) != 1 || found.Items[0].Key != w.ids[name] ||
 				int64(len(found.Items[0].Requests)) != min(20, found.Items[0].Calls) {
 				w.t.Fatalf("the reference %q of %s finds %+v", reference, name, found.Items)

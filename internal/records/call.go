@@ -102,10 +102,12 @@ var banKind = (&Call{Cause: cause.Ban}).kind()
 
 // Kind is why calls were denied, refused, or would have been denied in shadow.
 type Kind struct {
-	Cause  cause.Cause // cause.Limit, cause.Shadow, or what refused
-	Limit  string      // in words
-	Plan   string      // of the callers, only in Reader.Limits
-	Reason string      // of a refusal
+	// Cause is cause.Limit, cause.Shadow, or what refused.
+	Cause cause.Cause `json:"cause" enum:"missing,malformed,unknown,revoked,expired,old-secret,address,access,limit,ban,unavailable"`
+	Limit string      `json:"limit,omitempty" doc:"Limit that denied the calls, as in the client's response" example:"10 per 10 seconds"`
+	// Plan is that of the callers. Of counts, only Reader.Limits has it.
+	Plan   string `json:"plan,omitempty"`
+	Reason string `json:"reason,omitempty" doc:"Claim, key or setting that is the cause, of refused tokens and the like" example:"claim aud has none of the configured audiences"`
 }
 
 // parseKind returns what a field's kind says. ok is false for other kinds.

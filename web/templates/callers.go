@@ -32,7 +32,7 @@ type CallerPage struct {
 	ID      string
 	Badges  []Badge
 	Chart   TimeSeries
-	Recent  []DenialRow
+	Recent  Table
 	Adopt   string // address of the form that creates a record; empty for viewers
 	Denials string // address of the caller's denials
 }

@@ -11,7 +11,7 @@ type GroupPage struct {
 	Limits     []AppliedRow
 	Keys       Table
 	All        Choice // link to all keys of the group
-	Denials    []DenialRow
+	Denials    Table
 	AllDenials string // address of the group's denials
 	Audit      string // address of the resets in the audit log
 }

@@ -13,7 +13,7 @@ type KeyPage struct {
 	Why        []string     // which limits apply and why, in sentences
 	Notes      []string     // other information
 	Chart      TimeSeries
-	Denials    []DenialRow // the latest, newest first
+	Denials    Table // the latest, newest first
 	Response   Response
 	Recent     []Entry // newest entries of the audit log
 	Audit      string  // address of the key's audit log

@@ -23,6 +23,7 @@ import (
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/token"
 	"tidegate/functions/admin/policydoc"
+	"tidegate/internal/cause"
 	"tidegate/internal/crossing"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
@@ -71,6 +72,7 @@ func configOf(base string) huma.Config {
 		reflect.TypeFor[policydoc.LimitFields]())
 	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[policy.Override](),
 		reflect.TypeFor[keys.Override]())
+	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[cause.Cause](), reflect.TypeFor[string]())
 	config.Servers = []*huma.Server{{URL: base + "/"}}
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"machineToken": { // no schema may have such a name: generators make one type of both

@@ -144,7 +144,7 @@ func (d *dashboard) addCalls(
 	}
 	p.Badges = wording.CallerBadges(denied[0], time.Now())
 	recent, err := d.denials.Recent(ctx, id)
-	p.Recent = recent.Rows
+	p.Recent = recent.Table
 	return err
 }
 

@@ -108,7 +108,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	}
 	p.Chart = d.drawCalls(ctx, series, at, page.Address(row.Address, page.WithLive(nil, p.Live.Seconds)),
 		marked{recent, set.Version, s.Effective.Plan.Name, k.Group})
-	p.Denials, p.AllDenials = denied.Rows, denied.All
+	p.Denials, p.AllDenials = denied.Table, denied.All
 	p.Limits, p.Unused = wording.AllApplied(s, survey, denied.Latest)
 	diagnosis, err := app.Diagnose(ctx, d.Records, s, survey)
 	if err != nil {

@@ -82,19 +82,21 @@ func (d *Pages) list() *table.Of[app.AlertQuery, app.Alert] {
 		Read: func(ctx context.Context, q *app.AlertQuery) (list.Page[app.Alert], error) {
 			return app.Alerts(ctx, d.keys, d.crossings, q)
 		},
-		Columns: []table.Column[app.Alert]{
-			{Head: "Time", Cell: func(a *app.Alert) templ.Component { return templates.At(a.Time) }},
-			{Head: "Caller", Cell: func(a *app.Alert) templ.Component {
-				return table.Caller(d.Renderer, a.KeyID, a.Record.Name, a.Plan)
-			}},
-			{Head: "Reached", Class: "num", Cell: reached},
-			{Head: "Limit", Cell: func(a *app.Alert) templ.Component {
-				return templates.Text(page.Clip(a.Limit, 2*page.MaxName))
-			}},
-			{Head: "Used", Class: "num", Cell: func(a *app.Alert) templ.Component {
-				return templates.Text(page.Number(a.Used) + " of " + page.Number(a.Max))
-			}},
-			{Head: "Resets", Cell: func(a *app.Alert) templ.Component { return templates.At(a.Resets) }},
+		Columns: func(*app.AlertQuery) []table.Column[app.Alert] {
+			return []table.Column[app.Alert]{
+				{Head: "Time", Cell: func(a *app.Alert) templ.Component { return templates.At(a.Time) }},
+				{Head: "Caller", Cell: func(a *app.Alert) templ.Component {
+					return table.Caller(d.Renderer, a.KeyID, a.Record.Name, a.Plan)
+				}},
+				{Head: "Reached", Class: "num", Cell: reached},
+				{Head: "Limit", Cell: func(a *app.Alert) templ.Component {
+					return templates.Text(page.Clip(a.Limit, 2*page.MaxName))
+				}},
+				{Head: "Used", Class: "num", Cell: func(a *app.Alert) templ.Component {
+					return templates.Text(page.Number(a.Used) + " of " + page.Number(a.Max))
+				}},
+				{Head: "Resets", Cell: func(a *app.Alert) templ.Component { return templates.At(a.Resets) }},
+			}
 		},
 		Filters: func(_ context.Context, q *app.AlertQuery) ([]templates.Filter, error) {
 			return []templates.Filter{{Name: "key", Label: "Key", Hint: "Name or id", Shown: q.KeyName}}, nil

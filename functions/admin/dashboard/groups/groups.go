@@ -79,19 +79,21 @@ func (d *Pages) list() *table.Of[app.GroupQuery, app.ListedGroup] {
 	return &table.Of[app.GroupQuery, app.ListedGroup]{
 		Renderer: d.Renderer, Path: "/groups", Title: "Groups", File: "groups",
 		Caption: "Groups with their number of keys", Read: d.keys.Groups,
-		Columns: []table.Column[app.ListedGroup]{
-			{Head: "Group", Cell: func(g *app.ListedGroup) templ.Component {
-				return templates.Link(g.Name, d.Path(Path(g.Name)))
-			}},
-			{Head: "Keys", Class: "num", Cell: func(g *app.ListedGroup) templ.Component {
-				return templates.Text(page.Number(g.Keys))
-			}},
-			{Head: "Override", Cell: func(g *app.ListedGroup) templ.Component {
-				if g.Override == nil {
-					return templates.Soft("none")
-				}
-				return templates.Text(wording.Override(g.Override))
-			}},
+		Columns: func(*app.GroupQuery) []table.Column[app.ListedGroup] {
+			return []table.Column[app.ListedGroup]{
+				{Head: "Group", Cell: func(g *app.ListedGroup) templ.Component {
+					return templates.Link(g.Name, d.Path(Path(g.Name)))
+				}},
+				{Head: "Keys", Class: "num", Cell: func(g *app.ListedGroup) templ.Component {
+					return templates.Text(page.Number(g.Keys))
+				}},
+				{Head: "Override", Cell: func(g *app.ListedGroup) templ.Component {
+					if g.Override == nil {
+						return templates.Soft("none")
+					}
+					return templates.Text(wording.Override(g.Override))
+				}},
+			}
 		},
 		Filters: func(context.Context, *app.GroupQuery) ([]templates.Filter, error) {
 			return []templates.Filter{{Name: "prefix", Label: "Name", Hint: "Start of the name"}}, nil
@@ -144,9 +146,11 @@ func (d *Pages) show(w http.ResponseWriter, r *http.Request) error {
 		n, _ := strconv.Atoi(l.PlanID)
 		p.Limits = append(p.Limits, wording.Applied(l, set.PlanName(n), g.Now))
 	}
-	if p.Denials, p.AllDenials, err = d.denials.OfGroup(r.Context(), g.Name); err != nil {
+	denied, err := d.denials.OfGroup(r.Context(), g.Name)
+	if err != nil {
 		return page.Failed("read denials", err)
 	}
+	p.Denials, p.AllDenials = denied.Table, denied.All
 	link := func(text, to string) templates.Choice {
 		return templates.Choice{Text: text, Address: d.Path(Path(g.Name) + to)}
 	}

@@ -28,14 +28,14 @@ type Of[Q, T any] struct {
 	*page.Renderer
 
 	Path, Title string
-	Caption     string // of the table, for screen readers
-	File        string // name of the CSV file; empty for none
-	Live        bool   // the page refreshes itself
-	Columns     []Column[T]
+	Caption     string             // of the table, for screen readers
+	File        string             // name of the CSV file; empty for none
+	Live        bool               // the page refreshes itself
 	RowID       func(*T) string    // nil for none
 	Order       func(*Q) string    // the order that a query asks for; nil for one order
 	Ranges      []templates.Option // named ranges of a query with a list.Period
 
+	Columns func(*Q) []Column[T]
 	// Read returns a page. It may replace what a person typed by what that means.
 	Read func(context.Context, *Q) (list.Page[T], error)
 	// Filters returns the fields of the form, without their values; nil for none.
@@ -210,9 +210,10 @@ func (l *Of[Q, T]) addFilters(r *http.Request, v *templates.List, q *Q, values u
 
 // table returns the rows of a page, whose heads lead to the orders of the list.
 func (l *Of[Q, T]) table(q *Q, items []T, path string, values url.Values) templates.Table {
-	t := Rows(l.Caption, l.Columns, items, l.RowID)
+	columns := l.Columns(q)
+	t := Rows(l.Caption, columns, items, l.RowID)
 	t.ID = strings.ReplaceAll(l.Path[1:], "/", "-")
-	for i, c := range l.Columns {
+	for i, c := range columns {
 		if c.Order == "" {
 			continue
 		}

@@ -39,7 +39,7 @@ func unread(l enforce.LimitState) string {
 // AllApplied lists the limits of a survey: those of every call, then those on routes that
 // have counted calls, and the unused ones on other routes apart. It marks the one that
 // denied last. latest are the latest denials.
-func AllApplied(s app.Subject, v enforce.Survey, latest []records.Denial) (
+func AllApplied(s app.Subject, v enforce.Survey, latest []app.Denial) (
 	rows, unused []templates.AppliedRow) {
 	all := slices.Clone(v.Result.Limits)
 	slices.SortStableFunc(all, func(a, b enforce.LimitState) int { return strings.Compare(a.On, b.On) })
@@ -62,11 +62,11 @@ func AllApplied(s app.Subject, v enforce.Survey, latest []records.Denial) (
 
 // lastDenied adds what is recorded of the last denial, if the limit's state is not known.
 func lastDenied(row *templates.AppliedRow, l enforce.LimitState, last records.Denier,
-	latest []records.Denial, at time.Time) {
+	latest []app.Denial, at time.Time) {
 	if !l.Unread {
 		return
 	}
-	i := slices.IndexFunc(latest, func(d records.Denial) bool { return d.Limit == last.Limit })
+	i := slices.IndexFunc(latest, func(d app.Denial) bool { return d.Limit == last.Limit })
 	if l.Who == limits.EachAddress && i >= 0 && latest[i].Network.IsValid() {
 		row.Note += " Last full: an address in " + latest[i].Network.String() + "."
 	}
