@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	neturl "net/url"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"

@@ -15,11 +15,11 @@ type KeyPage struct {
 	Chart      TimeSeries
 	Denials    Table // the latest, newest first
 	Response   Response
-	Recent     []Entry // newest entries of the audit log
-	Audit      string  // address of the key's audit log
-	AllDenials string  // address of the key's denials
-	AllAlerts  string  // address of the key's alerts
-	Explain    string  // address that explains a call
+	Recent     Table  // newest entries of the audit log
+	Audit      string // address of the key's audit log
+	AllDenials string // address of the key's denials
+	AllAlerts  string // address of the key's alerts
+	Explain    string // address that explains a call
 	Actions    KeyActions
 }
 

@@ -507,8 +507,8 @@ func KeyLive(p KeyPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if len(p.Recent) > 0 {
-				templ_7745c5c3_Err = entryTable(p.Recent, p.Page.CanEdit).Render(ctx, templ_7745c5c3_Buffer)
+			if len(p.Recent.Rows) > 0 {
+				templ_7745c5c3_Err = RowsOf(p.Recent).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

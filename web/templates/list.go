@@ -21,9 +21,10 @@ type List struct {
 	Filters []Filter
 	Hidden  []Option // parameters that the form keeps
 	Chips   []Chip
-	Clear   string // address without a filter
-	Problem string // error of the filter; empty if it is valid
-	Live    *Live  // nil for a page that is not refreshed
+	Clear   string      // address without a filter
+	Problem string      // error of the filter; empty if it is valid
+	Choices *KeyChoices // keys that a typed name matches; nil unless there are several
+	Live    *Live       // nil for a page that is not refreshed
 	Above   templ.Component
 	Table   Table
 	Empty   Empty

@@ -140,7 +140,7 @@ func TestAdoptToken(t *testing.T) {
 		"version": {"{ada#}"}, "name": {"Ada"}, "plan": {""},
 	}).Wants(t, http.StatusSeeOther)
 	s.Get("/keys?q=ada").Wants(t, http.StatusOK, ">Ada</bdi>", "banned")
-	s.Get("/audit?what=key.adopt").Wants(t, http.StatusOK, "Ada at the bank", "asked for")
+	s.Get("/audit?action=key.adopt").Wants(t, http.StatusOK, "Ada at the bank", "asked for")
 }
 
 // An address gives a record of the network that the check function counts it with. A

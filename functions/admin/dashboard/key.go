@@ -84,7 +84,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 		Key:       row,
 		Facts:     d.keyFacts(k, s.Effective.Plan),
 		Why:       limitReasons(s),
-		Recent:    d.audit.Rows(r, recent[:min(recentEntries, len(recent))]),
+		Recent:    d.audit.Table(recent[:min(recentEntries, len(recent))]),
 		Audit:     d.Path("/audit?subject=" + url.QueryEscape(k.ID)),
 		Explain:   d.Path("/explain?key=" + url.QueryEscape(k.ID)),
 		AllAlerts: page.Address(d.Path("/alerts"), url.Values{"key": {k.ID}}),

@@ -67,12 +67,6 @@ func DeniersOf(all []app.Denier) []Denier {
 	return out
 }
 
-// Actor is who made a change.
-type Actor struct {
-	Kind string `json:"kind" enum:"user,token,system"`
-	Name string `json:"name"`
-}
-
 // InBody converts errors of fields to details of the body. It trims the prefix cut from
 // each field.
 func InBody(fields []policy.FieldError, cut string) []rest.Detail {

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -17,6 +18,7 @@ import (
 	"github.com/a-h/templ"
 
 	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/list"
@@ -272,4 +274,14 @@ func Caller(r *page.Renderer, id, name, plan string) templ.Component {
 		caller = templates.Text(id)
 	}
 	return templates.Parts(caller, templates.Soft(page.Clip(plan, page.MaxName)))
+}
+
+// ForEditors shows a component to people who may make changes.
+func ForEditors(c templ.Component) templ.Component {
+	return templ.ComponentFunc(func(ctx context.Context, w io.Writer) error {
+		if !auth.From(ctx).CanEdit() {
+			return nil
+		}
+		return c.Render(ctx, w)
+	})
 }
