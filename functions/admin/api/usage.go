@@ -21,7 +21,7 @@ import (
 // Point is the calls from Start until the next point.
 type Point struct {
 	Start time.Time `json:"start"`
-	schema.Counts
+	records.Counts
 	AtLeast bool `json:"atLeast,omitempty" doc:"Calls may be missing"`
 	NotKept bool `json:"notKept,omitempty" doc:"Nothing is known of the point: the zeros are no counts"`
 }
@@ -33,7 +33,7 @@ type Series struct {
 	Counted time.Time          `json:"counted" doc:"Until when calls are counted"`
 	Since   *time.Time         `json:"since,omitempty" doc:"When the records begin"`
 	Step    string             `json:"step" example:"1m"`
-	Total   schema.Counts      `json:"total"`
+	Total   records.Counts     `json:"total"`
 	AtLeast bool               `json:"atLeast,omitempty" doc:"Calls may be missing"`
 	Points  []Point            `json:"points"`
 	Kinds   []schema.KindCount `json:"kinds" doc:"What denied and refused calls, most calls first"`
@@ -44,7 +44,7 @@ type Talker struct {
 	ID   string `json:"id"`
 	Name string `json:"name,omitempty"`
 	Plan string `json:"plan,omitempty"`
-	schema.Counts
+	records.Counts
 }
 
 type (
@@ -118,10 +118,10 @@ func (s span) in() records.Range { return records.Range{From: s.from, To: s.to, 
 
 func seriesOf(r records.Series) Series {
 	out := Series{From: r.From.UTC(), To: r.To.UTC(), Counted: r.Counted.UTC(), Since: schema.Given(r.Began),
-		Step: limits.ShortWindow(r.Step), Total: schema.CountsOf(r.Sum()), AtLeast: r.AtLeast(),
+		Step: limits.ShortWindow(r.Step), Total: r.Sum(), AtLeast: r.AtLeast(),
 		Points: make([]Point, len(r.Points)), Kinds: schema.KindsOf(r.ByKind())}
 	for i, p := range r.Points {
-		out.Points[i] = Point{p.Start.UTC(), schema.CountsOf(p.Counts), p.AtLeast, p.NotKept}
+		out.Points[i] = Point{p.Start.UTC(), p.Counts, p.AtLeast, p.NotKept}
 	}
 	return out
 }
@@ -200,7 +200,7 @@ func (a *api) named(ctx context.Context, set *policy.Set, talkers []records.Rank
 	}
 	out := make([]Talker, len(talkers))
 	for i, t := range talkers {
-		out[i] = Talker{t.ID, known[t.ID].Name, known[t.ID].Plan, schema.CountsOf(t.Counts)}
+		out[i] = Talker{t.ID, known[t.ID].Name, known[t.ID].Plan, t.Counts}
 	}
 	return out, nil
 }

@@ -203,7 +203,7 @@ func TestKeyOrders(t *testing.T) {
 	s.Get("/keys?order=busiest").Wants(t, http.StatusOK, "Only the top 64 callers of the last hour")
 	s.Get("/keys?order=today&after=x").Wants(t, http.StatusBadRequest)
 	s.Get("/callers?order=denied").Wants(t, http.StatusOK, "Only the top 64 callers of the last hour",
-		`data-label="Calls" class="number">198<`, `data-label="Denied" class="number"><span>99`)
+		`class="num" data-label="Calls"><bdi>198<`, `class="num" data-label="Denied"><span>99`)
 	id := keys.TokenCaller("i", "s")
 	s.Get("/callers/"+id).Wants(t, http.StatusOK, `href="/denials?key=`+id+`"`, "Denials of this caller")
 	got := s.Get("/api/v1/keys?order=denied").Wants(t, http.StatusOK, `"lastHour":{"allowed":4,"denied":7,`,

@@ -119,7 +119,7 @@ func (d *dashboard) keyListPage(r *http.Request, set *policy.Set, q keyQuery,
 func scannedNote(q keyQuery, list app.FoundKeys) string {
 	switch {
 	case app.IsRanking(q.order):
-		return rankingNote + " Sort by name for all keys."
+		return app.RankingNote + " Sort by name for all keys."
 	case q.order == app.Closest:
 		return closestNote(list)
 	case list.Next != "" && q.Computed() && len(list.Subjects) < keysPerPage:
@@ -280,8 +280,8 @@ func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) error {
 // activityCells returns the last cells of a key in exportKeys.
 func activityCells(a *app.Activity) []string {
 	text := func(n int64) string { return strconv.FormatInt(n, 10) }
-	sum, incomplete := a.Sum(), ""
-	if a.Incomplete() {
+	sum, incomplete := a.LastHour, ""
+	if a.AtLeast {
 		incomplete = "yes"
 	}
 	return []string{text(sum.Calls()), text(sum.Denied), text(sum.Refused), text(sum.Shadow), incomplete,

@@ -53,6 +53,7 @@ var requests = map[string][3]int{
 	"POST /keys/{id}/{action}":              {login, 403, 400},
 	"GET /alerts.csv":                       {login, 200, 200},
 	"GET /groups.csv":                       {login, 200, 200},
+	"GET /callers.csv":                      {login, 200, 200},
 	"GET /callers":                          {login, 200, 200},
 	"GET /callers/{id}":                     {login, 303, 303},
 	"GET /callers/new":                      {login, 403, 200},

@@ -198,31 +198,16 @@ func (ops operations) getKey(ctx context.Context, in *Path) (*rest.VersionedBody
 type KeyNow struct {
 	Key
 	States   []string            `json:"states" doc:"Any of overridden, blocked, near, shadow, banned, expiring, revoked, unreadable"`
-	DeniedBy []schema.Denier     `json:"deniedBy" doc:"Limits that deny some or all calls of the key now, those that deny longest first"`
+	DeniedBy []app.Denier        `json:"deniedBy" doc:"Limits that deny some or all calls of the key now, those that deny longest first"`
 	Limits   []schema.LimitState `json:"limits" doc:"Current state of the limits of each caller and of each group; none for a key that may not call"`
-	Activity
-}
-
-// Activity is the recent calls of a key or caller.
-type Activity struct {
-	LastHour schema.Counts `json:"lastHour" doc:"Calls of the last hour"`
-	AtLeast  bool          `json:"atLeast,omitempty" doc:"Calls of the last hour may be missing"`
-	LastUsed *time.Time    `json:"lastUsed,omitempty" doc:"Minute of the last call; absent without a call in the last 24 hours"`
-}
-
-func (ops operations) activities(ctx context.Context, ids []string) ([]Activity, error) {
-	all, err := app.Activities(ctx, ops.calls, ids, time.Now())
-	out := make([]Activity, len(all))
-	for i, one := range all {
-		out[i] = Activity{schema.CountsOf(one.Sum()), one.Incomplete(), schema.Given(one.Last)}
-	}
-	return out, err
+	app.Activity
 }
 
 // keysNow adds the recent calls of each key.
 func (ops operations) keysNow(ctx context.Context, set *policy.Set,
 	subjects []app.Subject) ([]KeyNow, error) {
-	recent, err := ops.activities(ctx, app.IDsOf(subjects, func(s app.Subject) string { return s.ID }))
+	recent, err := app.Activities(ctx, ops.calls,
+		app.IDsOf(subjects, func(s app.Subject) string { return s.ID }), time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -236,7 +221,7 @@ func (ops operations) keysNow(ctx context.Context, set *policy.Set,
 
 func keyNowOf(set *policy.Set, s app.Subject) KeyNow {
 	out := KeyNow{Key: keyOf(s.Key), States: []string{},
-		DeniedBy: schema.DeniersOf(s.Deniers), Limits: schema.StatesOf(set, s.Limits)}
+		DeniedBy: s.Deniers, Limits: schema.StatesOf(set, s.Limits)}
 	if out.Kind == "" {
 		out.Kind = string(policy.APIKey) // the kind of an unreadable record is unknown
 	}

@@ -10,28 +10,12 @@ import (
 	"time"
 
 	"tidegate/functions/admin/api/rest"
-	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/records"
 )
-
-// Counts are numbers of calls. Allowed, Denied and Refused together are all calls.
-type Counts struct {
-	Allowed      int64 `json:"allowed"`
-	Denied       int64 `json:"denied" doc:"Calls that a limit denied"`
-	Refused      int64 `json:"refused" doc:"Calls refused for any other cause: the credential, a ban, the address, no access, or Valkey unavailable"`
-	ShadowDenied int64 `json:"shadowDenied" doc:"Calls that a limit in shadow would have denied"`
-	Degraded     int64 `json:"degraded" doc:"Calls decided while Valkey was unavailable"`
-	Cost         int64 `json:"cost" doc:"Total cost of the allowed calls"`
-}
-
-// CountsOf converts counts.
-func CountsOf(c records.Counts) Counts {
-	return Counts{c.Allowed, c.Denied, c.Refused, c.Shadow, c.Degraded, c.Cost}
-}
 
 // KindCount is the number of calls that were denied by a limit, or refused for a cause and a
 // reason, or that a limit in shadow would have denied.
@@ -48,21 +32,6 @@ func KindsOf(all []records.KindCount) []KindCount {
 	out := make([]KindCount, len(all))
 	for i, k := range all {
 		out[i] = KindCount{k.Cause.String(), k.Limit, k.Plan, k.Reason, k.Calls}
-	}
-	return out
-}
-
-// Denier is a limit that denies calls of a caller now.
-type Denier struct {
-	Limit string     `json:"limit" example:"10 per 10 seconds on search"`
-	Until *time.Time `json:"until,omitempty" doc:"When a call passes if nobody calls; absent if none ever does"`
-}
-
-// DeniersOf converts deniers. It is empty, not nil, without any.
-func DeniersOf(all []app.Denier) []Denier {
-	out := make([]Denier, len(all))
-	for i, d := range all {
-		out[i] = Denier{d.Limit, Given(d.Until)}
 	}
 	return out
 }

@@ -19,7 +19,6 @@ import (
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
-	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/list"
 	"tidegate/web/templates"
@@ -174,7 +173,10 @@ func (l *Of[Q, T]) showInvalid(w http.ResponseWriter, r *http.Request, v templat
 	return l.Render(w, r, http.StatusUnprocessableEntity, templates.ListPage(v))
 }
 
-const maxTyped = 200 // characters of a value that is shown again
+const (
+	maxTyped = 200                // characters of a value that is shown again
+	formTime = "2006-01-02T15:04" // of a datetime-local field, in UTC
+)
 
 // addFilters adds the form with the values of the query, its chips, and the named ranges.
 func (l *Of[Q, T]) addFilters(r *http.Request, v *templates.List, q *Q, values url.Values) error {
@@ -202,7 +204,7 @@ func (l *Of[Q, T]) addFilters(r *http.Request, v *templates.List, q *Q, values u
 			}
 		}
 		if at, err := list.ParseInstant(f.Value); f.Time && err == nil {
-			f.Value, chip.Value = at.Format(form.UntilForm), page.Instant(at).Text
+			f.Value, chip.Value = at.Format(formTime), page.Instant(at).Text
 		}
 		chip.Value = page.Clip(chip.Value, page.MaxName)
 		v.Chips = append(v.Chips, chip)
