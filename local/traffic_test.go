@@ -373,8 +373,8 @@ func (w *traffic) keys() {
 		if k.LastHour != c.inAPI() {
 			w.t.Errorf("API, %s: got %+v, want %+v", k.Name, k.LastHour, c.inAPI())
 		}
-		for name, want := range map[string]int64{"calls last hour": c.calls(), "denied last hour": c.denied,
-			"refused last hour": c.refused, "in shadow last hour": c.shadow} {
+		for name, want := range map[string]int64{"lastHour.denied": c.denied, "lastHour.refused": c.refused,
+			"lastHour.shadowDenied": c.shadow} {
 			if row[column["name"]] != k.Name || row[column[name]] != strconv.FormatInt(want, 10) {
 				w.t.Errorf("CSV, %s: %s is %s, want %d", k.Name, name, row[column[name]], want)
 			}
@@ -388,14 +388,14 @@ func (w *traffic) keys() {
 		isBlocked := strings.Contains(strings.Join(k.States, " "), "blocked")
 		if isBlocked != (c.denied > 0) || isBlocked != (len(k.DeniedBy) > 0) ||
 			isBlocked != strings.Contains(blocked, k.Name+" "+w.ids[k.Name]) ||
-			isBlocked != strings.Contains(row[column["state"]], "blocked now") {
+			isBlocked != strings.Contains(row[column["states"]], "blocked") {
 			w.t.Errorf("%s, denied %d times, has states %v, is denied by %v, CSV: %s", k.Name, c.denied,
-				k.States, k.DeniedBy, row[column["state"]])
+				k.States, k.DeniedBy, row[column["states"]])
 		}
 		for limit := range c.byLimit {
-			if len(k.DeniedBy) != 1 || k.DeniedBy[0].Limit != limit || row[column["denied by"]] != limit {
+			if len(k.DeniedBy) != 1 || k.DeniedBy[0].Limit != limit || row[column["deniedBy"]] != limit {
 				w.t.Errorf("%s is denied by %v, CSV %s, want %s", k.Name, k.DeniedBy,
-					row[column["denied by"]],
+					row[column["deniedBy"]],
 					limit)
 			}
 		}

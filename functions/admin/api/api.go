@@ -30,6 +30,7 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/proxies"
 	"tidegate/internal/records"
+	"tidegate/internal/route"
 )
 
 // Prefix begins every path.
@@ -72,6 +73,8 @@ func configOf(base string) huma.Config {
 		reflect.TypeFor[policydoc.LimitFields]())
 	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[policy.Override](),
 		reflect.TypeFor[keys.Override]())
+	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[route.Pattern](),
+		reflect.TypeFor[policydoc.Pattern]())
 	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[cause.Cause](), reflect.TypeFor[string]())
 	config.Servers = []*huma.Server{{URL: base + "/"}}
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{

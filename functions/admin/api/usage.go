@@ -60,8 +60,8 @@ type (
 	}
 	usageOutput struct {
 		Body struct {
-			Limits  []schema.LimitState `json:"limits" doc:"Limits of each caller and of each group"`
-			History Series              `json:"history"`
+			Limits  []app.LimitState `json:"limits" doc:"Limits of each caller and of each group"`
+			History Series           `json:"history"`
 		}
 	}
 	overviewInput struct {
@@ -148,7 +148,7 @@ func (a *api) keyUsage(ctx context.Context, in *usageInput) (*usageOutput, error
 		return nil, err
 	}
 	out := &usageOutput{}
-	out.Body.Limits = schema.StatesOf(set, states[0])
+	out.Body.Limits = app.StatesOf(set, states[0])
 	out.Body.History = seriesOf(history)
 	return out, nil
 }
