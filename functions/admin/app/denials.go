@@ -23,6 +23,7 @@ type DenialQuery struct {
 	Cause   string `query:"cause" enum:"missing,malformed,unknown,revoked,expired,old-secret,address,access,limit,ban,unavailable"`
 	list.Period
 	list.Paging
+	IsID    bool   // Key is an id, and no name
 	KeyName string // of Key, if it is an existing key; Denials sets it
 }
 
@@ -75,11 +76,13 @@ func (r *Registry) Denials(ctx context.Context, q *DenialQuery) (list.Page[Denia
 	if err != nil {
 		return list.Page[Denial]{}, err
 	}
-	k, err := r.resolve(ctx, set, &q.Key)
-	if err != nil {
-		return list.Page[Denial]{}, err
+	if !q.IsID {
+		k, err := r.resolve(ctx, set, &q.Key)
+		if err != nil {
+			return list.Page[Denial]{}, err
+		}
+		q.KeyName = k.Name
 	}
-	q.KeyName = k.Name
 	now := time.Now()
 	span, err := q.Span(now)
 	if err != nil {

@@ -110,7 +110,7 @@ func TestFindByName(t *testing.T) {
 		{fields("on", "explain", "key", "bolt", "method", "PUT"), "/explain?key=bolt&method=PUT"},
 		{fields("on", "explain", "key", secret[:40]), "/explain"},
 		{fields("on", "audit", "subject", secret, "action", "key.", "from", "2026-11-20T10:00"),
-			"/audit?from=2026-11-20T10%3A00&subject={bolt}&action=key."},
+			"/audit?action=key.&from=2026-11-20T10%3A00&subject={bolt}"},
 		{fields("on", "audit", "subject", "policy"), "/audit?subject=policy"},
 	} {
 		if at := searchTarget(c.form); at != s.Keys.Named(c.want) {

@@ -236,7 +236,7 @@ type Summary struct {
 
 // Recent returns the summary of a key or caller, by its id.
 func (d *Pages) Recent(ctx context.Context, id string) (Summary, error) {
-	return d.latest(ctx, &app.DenialQuery{Key: id})
+	return d.latest(ctx, &app.DenialQuery{Key: id, IsID: true})
 }
 
 // OfGroup returns the summary of the keys of a group.
