@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	neturl "net/url"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -372,8 +373,8 @@ func (w *traffic) keys() {
 		if k.LastHour != c.inAPI() {
 			w.t.Errorf("API, %s: got %+v, want %+v", k.Name, k.LastHour, c.inAPI())
 		}
-		for name, want := range map[string]int64{"calls last hour": c.calls(), "denied last hour": c.denied,
-			"refused last hour": c.refused, "in shadow last hour": c.shadow} {
+		for name, want := range map[string]int64{"lastHour.denied": c.denied, "lastHour.refused": c.refused,
+			"lastHour.shadowDenied": c.shadow} {
 			if row[column["name"]] != k.Name || row[column[name]] != strconv.FormatInt(want, 10) {
 				w.t.Errorf("CSV, %s: %s is %s, want %d", k.Name, name, row[column[name]], want)
 			}
@@ -387,14 +388,14 @@ func (w *traffic) keys() {
 		isBlocked := strings.Contains(strings.Join(k.States, " "), "blocked")
 		if isBlocked != (c.denied > 0) || isBlocked != (len(k.DeniedBy) > 0) ||
 			isBlocked != strings.Contains(blocked, k.Name+" "+w.ids[k.Name]) ||
-			isBlocked != strings.Contains(row[column["state"]], "denied now") {
+			isBlocked != strings.Contains(row[column["states"]], "blocked") {
 			w.t.Errorf("%s, denied %d times, has states %v, is denied by %v, CSV: %s", k.Name, c.denied,
-				k.States, k.DeniedBy, row[column["state"]])
+				k.States, k.DeniedBy, row[column["states"]])
 		}
 		for limit := range c.byLimit {
-			if len(k.DeniedBy) != 1 || k.DeniedBy[0].Limit != limit || row[column["denied by"]] != limit {
+			if len(k.DeniedBy) != 1 || k.DeniedBy[0].Limit != limit || row[column["deniedBy"]] != limit {
 				w.t.Errorf("%s is denied by %v, CSV %s, want %s", k.Name, k.DeniedBy,
-					row[column["denied by"]],
+					row[column["deniedBy"]],
 					limit)
 			}
 		}
@@ -428,9 +429,9 @@ func (w *traffic) denials(all *tally) {
 	w.has("/denials", fmt.Sprintf("%d denied and %d refused", all.denied, all.refused),
 		fmt.Sprintf("No credential %d", anonymous))
 	rows, err := csv.NewReader(strings.NewReader(w.get("/denials.csv"))).ReadAll()
-	sum := int64(0)
+	calls, sum := slices.Index(rows[0], "calls"), int64(0)
 	for _, row := range rows[1:] {
-		n, parseErr := strconv.ParseInt(row[len(row)-2], 10, 64)
+		n, parseErr := strconv.ParseInt(row[calls], 10, 64)
 		sum, err = sum+n, errors.Join(err, parseErr)
 	}
 	if err != nil || sum != all.denied+all.refused-anonymous {
@@ -443,7 +444,7 @@ func (w *traffic) denials(all *tally) {
 		calls := int64(0)
 		for reference := range c.references {
 			var found struct{ Items []denialInAPI }
-			w.json("/denials?reference="+neturl.QueryEscape(reference), &found)
+			w.json("/denials?request="+neturl.QueryEscape(reference), &found)
 			if len(found.Items) != 1 || found.Items[0].Key != w.ids[name] ||
 				int64(len(found.Items[0].Requests)) != min(20, found.Items[0].Calls) {
 				w.t.Fatalf("the reference %q of %s finds %+v", reference, name, found.Items)

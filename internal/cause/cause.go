@@ -70,6 +70,9 @@ func (c Cause) String() string {
 	return ""
 }
 
+// MarshalText returns the name.
+func (c Cause) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
 // Refuses reports whether the cause refuses a credential.
 func (c Cause) Refuses() bool { return c >= Missing && int(c) <= Refusals }
 

@@ -144,22 +144,21 @@ const (
 // Event reports that a call took the use of a limit to a threshold. It has no credential
 // and no address.
 type Event struct {
-	Time time.Time `json:"time"` // by Valkey's clock
+	Time time.Time `json:"time" doc:"By Valkey's clock"`
 	// KeyID, KeyName, Group and Plan are of the caller; without a record it has no name.
-	KeyID   string `json:"key"`
-	KeyName string `json:"name,omitempty"`
-	Group   string `json:"group,omitempty"`
+	KeyID   string `json:"key" doc:"Id of the calling key or caller"`
+	KeyName string `json:"name,omitempty" doc:"Name of the key at the time"`
+	Group   string `json:"group,omitempty" doc:"Group of the key at the time"`
 	Plan    string `json:"plan,omitempty"`
-	Route   string `json:"route,omitempty"` // that a backend is told
-	// Who says for whom the limit counts apart: "each caller". Subject is the id of the
-	// caller, network (an HMAC), route or group.
-	Who       string    `json:"who"`
-	Subject   string    `json:"subject"`
-	Limit     string    `json:"limit"`     // name as in RateLimit fields
-	Threshold int       `json:"threshold"` // percent
-	Used      int64     `json:"used"`      // including the call
+	Route   string `json:"route,omitempty" doc:"Name of the call's route, as a backend is told"`
+	// Subject is the id of the caller, network (an HMAC), route or group.
+	Who       string    `json:"who" doc:"For whom the limit counts apart" example:"each caller"`
+	Subject   string    `json:"subject" doc:"Id of what the limit is on; for an address, an HMAC"`
+	Limit     string    `json:"limit" doc:"The limit, as in a client's response" example:"100,000 per calendar month"`
+	Threshold int       `json:"threshold" minimum:"1" maximum:"100" doc:"Percentage of the limit"`
+	Used      int64     `json:"used" doc:"Used after the call"`
 	Max       int64     `json:"max"`
-	Resets    time.Time `json:"resets"` // when the limit is unused if nobody calls
+	Resets    time.Time `json:"resets" doc:"When the limit is unused again if nobody calls"`
 
 	class   string // of the caller, as in crossing.lua
 	version int64  // of the record of the caller that the limit is on; 0 for other subjects

@@ -17,7 +17,7 @@ type Key struct {
 	// of an API key: the public part of the secret, 12 base62 characters, which backends
 	// see as the principal
 	ID   string `json:"id"`
-	Kind Kind   `json:"kind"`
+	Kind Kind   `json:"kind" enum:"key,token,address"`
 	Name string `json:"name"` // 1 to 100 characters, for people
 	// the env in tg_<env>_…, 1 to 16 lower-case letters or digits
 	Env string `json:"env,omitempty"`
@@ -29,20 +29,20 @@ type Key struct {
 	// Group is the group of an API key, for example a customer; empty for none. Its keys
 	// share the limits of each group. GroupProblem says which names are valid.
 	Group    string    `json:"group,omitempty"`
-	Status   Status    `json:"status"` // Active or Revoked; in a list also Unreadable
+	Status   Status    `json:"status" enum:"active,revoked,unreadable"` // Active or Revoked; in a list also Unreadable
 	Override *Override `json:"override,omitempty"`
 	// Opens has the routes that an API key may call, of those that its plan opens, up to
 	// MaxOpens; empty for all.
 	Opens   []route.Pattern `json:"opens,omitempty"`
-	Expires time.Time       `json:"expires,omitzero"`     // zero: never
-	Banned  time.Time       `json:"bannedUntil,omitzero"` // zero: not banned
+	Expires time.Time       `json:"expires,omitzero" required:"false"`     // zero: never
+	Banned  time.Time       `json:"bannedUntil,omitzero" required:"false"` // zero: not banned
 	// Grace is until when the secret before the last rotation is valid; zero: it is not.
-	Grace time.Time `json:"graceUntil,omitzero"`
+	Grace time.Time `json:"graceUntil,omitzero" required:"false"`
 	// Reset is when the key was last reset, by Valkey's clock: what it was counted up to then
 	// does not count. Zero: never.
-	Reset time.Time `json:"reset,omitzero"`
+	Reset time.Time `json:"reset,omitzero" required:"false"`
 	// Billing says when the billing months of the caller begin.
-	Billing limits.Billing `json:"billing,omitzero"`
+	Billing limits.Billing `json:"billing,omitzero" required:"false"`
 	Version int64          `json:"version"` // number of its last change in the log
 	Created time.Time      `json:"created"`
 	Updated time.Time      `json:"updated"`
@@ -96,9 +96,9 @@ type NewKey struct {
 	Plan    string          `json:"plan"`
 	Tags    []string        `json:"tags,omitempty"`
 	Group   string          `json:"group,omitempty"` // as in Key
-	Expires time.Time       `json:"expires,omitzero"`
-	Opens   []route.Pattern `json:"opens,omitempty"`  // as in Key
-	Billing limits.Billing  `json:"billing,omitzero"` // as in Key
+	Expires time.Time       `json:"expires,omitzero" required:"false"`
+	Opens   []route.Pattern `json:"opens,omitempty"`                   // as in Key
+	Billing limits.Billing  `json:"billing,omitzero" required:"false"` // as in Key
 	// Status is Active or Revoked; empty means Active.
 	Status Status `json:"status,omitempty"`
 	// Value is the key's text if another system made it; empty to generate one.

@@ -102,10 +102,12 @@ var banKind = (&Call{Cause: cause.Ban}).kind()
 
 // Kind is why calls were denied, refused, or would have been denied in shadow.
 type Kind struct {
-	Cause  cause.Cause // cause.Limit, cause.Shadow, or what refused
-	Limit  string      // in words
-	Plan   string      // of the callers, only in Reader.Limits
-	Reason string      // of a refusal
+	// Cause is cause.Limit, cause.Shadow, or what refused.
+	Cause cause.Cause `json:"cause" enum:"missing,malformed,unknown,revoked,expired,old-secret,address,access,limit,ban,unavailable"`
+	Limit string      `json:"limit,omitempty" doc:"Limit that denied the calls, as in the client's response" example:"10 per 10 seconds"`
+	// Plan is that of the callers. Of counts, only Reader.Limits has it.
+	Plan   string `json:"plan,omitempty"`
+	Reason string `json:"reason,omitempty" doc:"Claim, key or setting that is the cause, of refused tokens and the like" example:"claim aud has none of the configured audiences"`
 }
 
 // parseKind returns what a field's kind says. ok is false for other kinds.
@@ -137,12 +139,14 @@ func parseKind(text string) (k Kind, ok bool) {
 // Counts are numbers of calls. Calls is Allowed, Denied and Refused together; calls that
 // other fields count are among them.
 type Counts struct { //nolint:recvcheck // values are copied; add changes one in place
-	Allowed, Denied, Refused int64
-	Cost                     int64 // sum of the costs of the allowed calls
-	Shadow                   int64 // allowed, and a limit in shadow would have denied them
-	Degraded                 int64 // decided without Valkey
-	OldSecret                int64 // with the previous secret
-	Unlisted                 int64 // only in totals: callers without counts of their own
+	Allowed   int64 `json:"allowed"`
+	Denied    int64 `json:"denied" doc:"Calls that a limit denied"`
+	Refused   int64 `json:"refused" doc:"Calls refused for any other cause: the credential, a ban, the address, no access, or Valkey unavailable"`
+	Cost      int64 `json:"cost" doc:"Total cost of the allowed calls"`
+	Shadow    int64 `json:"shadowDenied" doc:"Calls that a limit in shadow would have denied"`
+	Degraded  int64 `json:"degraded" doc:"Calls decided while Valkey was unavailable"`
+	OldSecret int64 `json:"-"` // with the previous secret
+	Unlisted  int64 `json:"-"` // only in totals: callers without counts of their own
 }
 
 // Calls returns the number of calls.

@@ -19,16 +19,22 @@ import (
 // Denial is the denied or refused calls of a caller in a minute, by one limit or for one
 // cause and reason. Its details are those of the first call.
 type Denial struct {
-	Kind   // Plan is the caller's
-	Time   time.Time
-	Caller string // empty for a caller that proved nothing
-	Calls  int64  // in the minute; 0 if the count is not kept
+	Kind             // Plan is the caller's
+	Time   time.Time `json:"time" doc:"Time of the first call, by the clock of the Lambda environment"`
+	Caller string    `json:"key,omitempty" doc:"Id of the key or caller; absent if it proved nothing"`
+	Calls  int64     `json:"calls" doc:"Number of calls in this minute; 0 if it is not kept"`
+	Group  string    `json:"group,omitempty" doc:"Group of the key"`
+	Route  string    `json:"route,omitempty" doc:"Name of the most specific route"`
+	Method string    `json:"method,omitempty" doc:"HTTP method; other if API Gateway does not know it"`
+	Path   string    `json:"path,omitempty" doc:"Pattern of the route, not the requested path" example:"/orders/{id}"`
+	API    string    `json:"api,omitempty"`
+	Stage  string    `json:"stage,omitempty"`
+
+	Network    netip.Prefix  `json:"network,omitzero" required:"false" doc:"The /24 or /48 of the caller's address" example:"192.0.2.0/24"`
+	RetryAfter time.Duration `json:"-"`
 	// Requests are the ids of the first calls, at most 20. Only Find, Request and
 	// WithRequests set them.
-	Requests                               []string
-	Group, Route, Method, Path, API, Stage string
-	Network                                netip.Prefix
-	RetryAfter                             time.Duration
+	Requests []string `json:"requests,omitempty" doc:"API Gateway's ids of the first 20 calls; only with request"`
 
 	minute int64
 	kind   string

@@ -35,24 +35,32 @@ type AuditPage struct {
 
 // AuditEntry is a change.
 type AuditEntry struct {
-	Number   uint64         `json:"number"`
+	Number   uint64         `json:"number" doc:"From 1, without gaps"`
 	ID       string         `json:"id"`
 	Time     time.Time      `json:"time"`
-	Action   string         `json:"action"`
+	Action   string         `json:"action" example:"key.create"`
 	By       Actor          `json:"by"`
 	Reason   string         `json:"reason,omitempty"`
-	Items    int            `json:"items"`          // how many records it changes
-	Void     uint64         `json:"void,omitempty"` // the change that this one says is nothing
-	Subjects []AuditSubject `json:"subjects"`       // in a page the first 10, without states
+	Items    int            `json:"items" doc:"Number of records that it changes"`
+	Void     uint64         `json:"void,omitempty" doc:"Number of the change that this one declares nothing"`
+	Subjects []AuditSubject `json:"subjects" doc:"The records; in a list the first 10"`
 }
 
 // AuditSubject is a record that a change changes. Before and After are filled in by Change,
 // and in a page of one Subject.
 type AuditSubject struct {
-	Record string          `json:"record"`
+	Record string          `json:"record" doc:"Id of a key or a group, token:ID, or policy"`
 	Name   string          `json:"name,omitempty"`
-	Before json.RawMessage `json:"before,omitempty"` // absent if it was created
-	After  json.RawMessage `json:"after,omitempty"`  // absent if it was deleted
+	Before json.RawMessage `json:"before,omitempty" doc:"Record before the change; absent if it was created, and in a list without subject"`
+	After  json.RawMessage `json:"after,omitempty" doc:"Record after the change; absent if it was deleted, and in a list without subject"`
+}
+
+// String names the record, for a person.
+func (s AuditSubject) String() string {
+	if s.Name == "" {
+		return s.Record
+	}
+	return s.Record + " (" + s.Name + ")"
 }
 
 const (
@@ -109,7 +117,8 @@ func (s *Store) Audit(ctx context.Context, q AuditQuery) (AuditPage, error) {
 // pageEntry returns an entry without the states of its records.
 func pageEntry(found changes.Entry) AuditEntry {
 	e := AuditEntry{Number: found.Number, ID: found.ID, Time: found.Time, Action: found.Action,
-		By: actorOf(found.By), Reason: found.Why, Items: found.Items, Void: found.Void}
+		By: actorOf(found.By), Reason: found.Why, Items: found.Items, Void: found.Void,
+		Subjects: []AuditSubject{}}
 	for _, r := range found.Records {
 		e.Subjects = append(e.Subjects, AuditSubject{Record: r.Record, Name: r.Name})
 	}

@@ -10,7 +10,7 @@ import (
 
 // Actor is the author of a change.
 type Actor struct {
-	Kind string `json:"kind"` // "user", "token" or "system"
+	Kind string `json:"kind" enum:"user,token,system"`
 	Name string `json:"name"`
 }
 
@@ -51,6 +51,9 @@ func (a Actor) text() string { return a.Kind + ":" + a.Name }
 
 func actorOf(text string) Actor {
 	kind, name, _ := strings.Cut(text, ":")
+	if kind == "" { // the log's begin
+		kind = "system"
+	}
 	return Actor{kind, name}
 }
 

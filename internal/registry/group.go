@@ -18,15 +18,18 @@ import (
 
 // Group is a group of keys.
 type Group struct {
-	Name string
-	Keys int64
+	Name string `json:"name"`
+	Keys int64  `json:"keys" doc:"Number of keys; list-keys lists them"`
 }
 
 // Groups returns up to count groups with keys whose names start with a prefix, ignoring
-// case, in the order of their names.
-func (s *Store) Groups(ctx context.Context, prefix string, count int) ([]Group, error) {
+// case, in the order of their names. They follow the group after, unless it is empty.
+func (s *Store) Groups(ctx context.Context, prefix, after string, count int) ([]Group, error) {
 	var groups []Group
 	names := changes.Part{Begin: allGroups + "\x00" + strings.ToLower(prefix), Limit: count}
+	if after != "" {
+		names.After = allGroups + "\x00" + member(after, after)
+	}
 	for len(groups) < count {
 		listed, err := s.log.List(ctx, names)
 		if err != nil {

@@ -42,7 +42,7 @@ func (w *world) regroup(t *testing.T, k policy.Key, group string) policy.Key {
 func (w *world) groups(t *testing.T, prefix string) string {
 	t.Helper()
 	var words []string
-	for _, g := range must(w.Groups(t.Context(), prefix, 100)) {
+	for _, g := range must(w.Groups(t.Context(), prefix, "", 100)) {
 		words = append(words, fmt.Sprintf("%s:%d", g.Name, g.Keys))
 	}
 	return strings.Join(words, " ")

@@ -107,6 +107,9 @@ type Change struct {
 	After  string
 }
 
+// String returns the difference as one line.
+func (c Change) String() string { return c.What + ": " + c.Before + " → " + c.After }
+
 // Secret is a new API key, which is shown once.
 type Secret struct {
 	Heading string

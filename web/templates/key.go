@@ -14,13 +14,13 @@ type KeyPage struct {
 	Why        []string     // which limits apply and why, in sentences, if it is not the plan
 	Notes      []string     // other information
 	Chart      TimeSeries
-	Denials    []DenialRow // the latest, newest first
+	Denials    Table // the latest, newest first
 	Response   Response
-	Recent     []Entry // newest entries of the audit log
-	Audit      string  // address of the key's audit log
-	AllDenials string  // address of the key's denials
-	AllAlerts  string  // address of the key's alerts
-	Explain    string  // address that explains a call
+	Recent     Table  // newest entries of the audit log
+	Audit      string // address of the key's audit log
+	AllDenials string // address of the key's denials
+	AllAlerts  string // address of the key's alerts
+	Explain    string // address that explains a call
 	Actions    KeyActions
 }
 

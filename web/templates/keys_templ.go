@@ -1053,7 +1053,7 @@ func keyCells(row KeyRow, rows string, selects bool) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = deniedCell(row.Activity).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = DeniedCell(row.Activity).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1195,8 +1195,8 @@ func overrideCell(o OverrideCell) templ.Component {
 	})
 }
 
-// deniedCell has the denied calls, and the refused ones and those in shadow if there are any.
-func deniedCell(a Activity) templ.Component {
+// DeniedCell has the denied calls, and the refused ones and those in shadow if there are any.
+func DeniedCell(a Activity) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

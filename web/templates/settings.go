@@ -5,7 +5,7 @@ package templates
 type SettingsPage struct {
 	Page        Page
 	Account     []Fact
-	Sessions    []SessionRow
+	Sessions    Table
 	EndSessions string        // address that logs out everywhere
 	Tokens      *TokensPanel  // nil for viewers
 	Created     *CreatedToken // nil for none
@@ -13,17 +13,9 @@ type SettingsPage struct {
 	OpenAPI     string // address of the OpenAPI document
 }
 
-// SessionRow is a session.
-type SessionRow struct {
-	Agent   string
-	Started Instant
-	Ends    Instant
-	Current bool
-}
-
 // TokensPanel lists machine tokens and creates new ones.
 type TokensPanel struct {
-	Rows   []TokenRow
+	Table  Table
 	Create string // address of the form
 	Name   Field
 	Scope  Field
@@ -31,18 +23,6 @@ type TokensPanel struct {
 	Days   Field
 	Lives  []Option
 	Error  string // error that belongs to no field
-}
-
-// TokenRow is a machine token.
-type TokenRow struct {
-	ID      string
-	Name    string
-	Scope   string
-	By      string
-	Used    string // time of the last use; empty if never
-	Expires Instant
-	Expired bool
-	Revoke  string // address that revokes the token
 }
 
 // CreatedToken is a new token with its secret, which is shown once.

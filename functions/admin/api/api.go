@@ -13,6 +13,7 @@ package api
 import (
 	"context"
 	"log/slog"
+	"reflect"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -22,10 +23,14 @@ import (
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/token"
 	"tidegate/functions/admin/policydoc"
+	"tidegate/internal/cause"
 	"tidegate/internal/crossing"
 	"tidegate/internal/enforce"
+	"tidegate/internal/limits"
+	"tidegate/internal/policy"
 	"tidegate/internal/proxies"
 	"tidegate/internal/records"
+	"tidegate/internal/route"
 )
 
 // Prefix begins every path.
@@ -63,6 +68,14 @@ func Routes(base string, services Services) []auth.Route {
 func configOf(base string) huma.Config {
 	config := rest.Config("Tidegate", "1")
 	config.Info.Description = description
+	// Answers have values of the domain, whose JSON is that of these types.
+	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[limits.Limit](),
+		reflect.TypeFor[policydoc.LimitFields]())
+	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[policy.Override](),
+		reflect.TypeFor[keys.Override]())
+	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[route.Pattern](),
+		reflect.TypeFor[policydoc.Pattern]())
+	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[cause.Cause](), reflect.TypeFor[string]())
 	config.Servers = []*huma.Server{{URL: base + "/"}}
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"machineToken": { // no schema may have such a name: generators make one type of both

@@ -44,12 +44,12 @@ func TestDenials(t *testing.T) {
 	}
 	s.get("/denials?count=2&key="+id+"&after="+first.stringAt("next")).wants(http.StatusOK, `"items":[{`)
 	reference := records.ReferenceOf(&last).String()
-	for _, query := range []string{"reference=" + reference, "request=request2"} {
+	for _, query := range []string{"request=" + reference, "request=request2"} {
 		s.get("/denials?"+query).wants(http.StatusOK, `"requests":["request2","request2"]`, `"calls":2`,
 			`"reference":"`+reference+`"`)
 	}
 	s.get("/denials?request=request9").wants(http.StatusOK, `"items":[]`)
-	s.get("/denials?reference=x").wants(http.StatusUnprocessableEntity, "query.reference")
+	s.get("/denials?key=worker&range=1h").wants(http.StatusOK, `"name":"worker"`)
 	s.get("/overview").wants(http.StatusOK, `{"cause":"unknown","calls":1}`)
 	s.get("/denials?cause=ban").wants(http.StatusOK, `"items":[]`)
 	s.get("/denials?route=orders&path=/orders/{id}&method=GET").wants(http.StatusOK, `"items":[{`)

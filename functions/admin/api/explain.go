@@ -29,22 +29,22 @@ type explainInput struct {
 
 // Explanation says what a call would get now and why.
 type Explanation struct {
-	Address     string              `json:"address,omitempty" doc:"The client's address that counts"`
-	AddressWhy  string              `json:"addressWhy,omitempty" doc:"Which address counts and why"`
-	Allowed     bool                `json:"allowed"`
-	Refused     string              `json:"refused,omitempty" doc:"Why the caller is refused before any limit applies"`
-	Exempt      bool                `json:"exempt" doc:"The client's network is exempt from limits"`
-	WouldAllow  bool                `json:"wouldAllow" doc:"Whether the call is allowed if every limit is enforced"`
-	BannedUntil *time.Time          `json:"bannedUntil,omitempty"`
-	NextFree    *time.Time          `json:"nextFree,omitempty" doc:"When the same call is allowed; absent if it is allowed now"`
-	Plan        string              `json:"plan"`
-	Override    string              `json:"override,omitempty" enum:"override,group" doc:"An override in force: of the key, or of its group"`
-	Route       string              `json:"route,omitempty" doc:"Name of the call's route, as a backend is told"`
-	Cost        int64               `json:"cost" doc:"In the unit of limits without one"`
-	CostFrom    string              `json:"costFrom,omitempty" doc:"Name of the route that says the cost; absent for the default of 1"`
-	Routes      []RouteMatch        `json:"routes" doc:"Routes that the call falls under, the most specific first"`
-	Limits      []schema.LimitState `json:"limits" doc:"Every limit that applies, before the call"`
-	Response    Response            `json:"response" doc:"Response that the client of a REST API receives"`
+	Address     string           `json:"address,omitempty" doc:"The client's address that counts"`
+	AddressWhy  string           `json:"addressWhy,omitempty" doc:"Which address counts and why"`
+	Allowed     bool             `json:"allowed"`
+	Refused     string           `json:"refused,omitempty" doc:"Why the caller is refused before any limit applies"`
+	Exempt      bool             `json:"exempt" doc:"The client's network is exempt from limits"`
+	WouldAllow  bool             `json:"wouldAllow" doc:"Whether the call is allowed if every limit is enforced"`
+	BannedUntil *time.Time       `json:"bannedUntil,omitempty"`
+	NextFree    *time.Time       `json:"nextFree,omitempty" doc:"When the same call is allowed; absent if it is allowed now"`
+	Plan        string           `json:"plan"`
+	Override    string           `json:"override,omitempty" enum:"override,group" doc:"An override in force: of the key, or of its group"`
+	Route       string           `json:"route,omitempty" doc:"Name of the call's route, as a backend is told"`
+	Cost        int64            `json:"cost" doc:"In the unit of limits without one"`
+	CostFrom    string           `json:"costFrom,omitempty" doc:"Name of the route that says the cost; absent for the default of 1"`
+	Routes      []RouteMatch     `json:"routes" doc:"Routes that the call falls under, the most specific first"`
+	Limits      []app.LimitState `json:"limits" doc:"Every limit that applies, before the call"`
+	Response    Response         `json:"response" doc:"Response that the client of a REST API receives"`
 }
 
 // RouteMatch is a route that a call falls under.
@@ -117,7 +117,7 @@ func explanationOf(set *policy.Set, e enforce.Explanation) Explanation {
 		Allowed: c.Allowed, Refused: e.Refused, Exempt: e.Exempt, WouldAllow: c.WouldAllow,
 		BannedUntil: schema.Given(c.BannedUntil), NextFree: schema.After(c.Now, c.RetryAfter()),
 		Plan: c.Plan, Route: c.Route, Cost: c.Cost, CostFrom: e.CostFrom, Routes: []RouteMatch{},
-		Limits: schema.StatesOf(set, c.Limits), Response: responseOf(e),
+		Limits: app.StatesOf(set, c.Limits), Response: responseOf(e),
 	}
 	if e.Effective.Override != nil {
 		out.Override = e.Effective.Source

@@ -30,6 +30,8 @@ func TestGroups(t *testing.T) {
 	s.post("/import", map[string]any{"keys": []any{map[string]any{"name": "c", "plan": "free",
 		"group": "acme"}}}).wants(http.StatusOK, `"state":"created"`)
 	s.create("alone")
+	s.get("/groups?count=1&prefix=AC").wants(http.StatusOK, `"items":[{"name":"acme","keys":2}]`)
+	s.get("/groups?after=acme").wants(http.StatusOK, `"items":[]`)
 	s.get("/groups/nobody").wants(http.StatusNotFound)
 	s.get("/groups/a%20b").wants(http.StatusNotFound)
 	s.get("/groups/acme").wants(http.StatusOK, `"keys":2`, `"plan":"pro"`, `"used":0`, `"remaining":5`)

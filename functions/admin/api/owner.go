@@ -75,13 +75,13 @@ type ownerOutput struct {
 	CacheControl string `header:"Cache-Control"`
 	Vary         string `header:"Vary"`
 	Body         struct {
-		ID      string              `json:"id"`
-		Name    string              `json:"name"`
-		Plan    string              `json:"plan"`
-		Expires *time.Time          `json:"expires,omitempty"`
-		Grace   *time.Time          `json:"graceUntil,omitempty" doc:"Until when the previous secret is valid"`
-		Limits  []schema.LimitState `json:"limits" doc:"Current state of the enforced limits of the key and of its group"`
-		Days    []Day               `json:"days" doc:"The last 30 days, oldest first"`
+		ID      string           `json:"id"`
+		Name    string           `json:"name"`
+		Plan    string           `json:"plan"`
+		Expires *time.Time       `json:"expires,omitempty"`
+		Grace   *time.Time       `json:"graceUntil,omitempty" doc:"Until when the previous secret is valid"`
+		Limits  []app.LimitState `json:"limits" doc:"Current state of the enforced limits of the key and of its group"`
+		Days    []Day            `json:"days" doc:"The last 30 days, oldest first"`
 	}
 }
 
@@ -112,6 +112,6 @@ func (a *api) ownKey(ctx context.Context, in *ownerInput) (*ownerOutput, error) 
 	b := &out.Body
 	b.ID, b.Name, b.Plan = own.ID, own.Name, own.Plan
 	b.Expires, b.Grace = schema.Given(own.Expires), schema.Given(own.Grace)
-	b.Limits, b.Days = schema.StatesOf(own.Set, own.Limits), daysOf(own.Days)
+	b.Limits, b.Days = app.StatesOf(own.Set, own.Limits), daysOf(own.Days)
 	return out, nil
 }

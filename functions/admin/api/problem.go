@@ -48,8 +48,6 @@ func (a *api) problem(operation string, err error) error {
 			"The file has more fields or values than any policy can have: see errors.", fileDetails(file)...)
 	case errors.As(err, &file):
 		return rest.Unprocessable(fileDetails(file)...)
-	case errors.Is(err, crossing.ErrCursor):
-		return rest.Invalid("query.after", "must be the value of next from the previous page")
 	case errors.Is(err, records.ErrCursor):
 		return rest.Invalid("query.after", "is not a position in this list; start from the first page")
 	case errors.Is(err, registry.ErrReused):

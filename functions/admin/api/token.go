@@ -6,33 +6,13 @@ import (
 	"time"
 
 	"tidegate/functions/admin/api/rest"
-	"tidegate/functions/admin/api/schema"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/token"
+	"tidegate/functions/admin/list"
 )
 
-// Token is a machine token without its secret.
-type Token struct {
-	ID       string     `json:"id"`
-	Name     string     `json:"name"`
-	Scope    string     `json:"scope" doc:"read, write or settle; empty if the token's record is unreadable"`
-	By       string     `json:"createdBy"`
-	Created  time.Time  `json:"created"`
-	Expires  time.Time  `json:"expires"`
-	LastUsed *time.Time `json:"lastUsed" doc:"Minute of the last use; null if never used"`
-}
-
-func tokenOf(t token.Token) Token {
-	return Token{t.ID, t.Name, string(t.Scope), t.By, t.Created, t.Expires, schema.Given(t.Used)}
-}
-
 type (
-	tokensOutput struct {
-		Body struct {
-			Items []Token `json:"items"`
-		}
-	}
 	newTokenInput struct {
 		Body struct {
 			Name    string    `json:"name" minLength:"1" maxLength:"64"`
@@ -43,8 +23,8 @@ type (
 	newTokenOutput struct {
 		Location string `header:"Location"`
 		Body     struct {
-			Token  Token  `json:"token"`
-			Secret string `json:"secret" doc:"Only in this response"`
+			Token  token.Token `json:"token"`
+			Secret string      `json:"secret" doc:"Only in this response"`
 		}
 	}
 	tokenInput struct {
@@ -56,7 +36,10 @@ func (a *api) registerTokens() {
 	group := a.Group("access")
 	rest.Register(group, rest.Operation{
 		Pattern: "GET /tokens", ID: "list-tokens", Role: auth.Editor, Summary: "List machine tokens",
-	}, a.listTokens)
+	}, rest.List(func(ctx context.Context, _ *rest.None) (list.Page[token.Token], error) {
+		tokens, err := a.Tokens.List(ctx)
+		return list.Page[token.Token]{Items: tokens}, err
+	}))
 	rest.Register(group, rest.Operation{
 		Pattern: "POST /tokens", ID: "create-token", Role: auth.Editor, Status: http.StatusCreated,
 		Summary: "Create a machine token",
@@ -70,19 +53,6 @@ func (a *api) registerTokens() {
 	})
 }
 
-func (a *api) listTokens(ctx context.Context, _ *rest.None) (*tokensOutput, error) {
-	tokens, err := a.Tokens.List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	out := &tokensOutput{}
-	out.Body.Items = make([]Token, len(tokens))
-	for i, t := range tokens {
-		out.Body.Items[i] = tokenOf(t)
-	}
-	return out, nil
-}
-
 func (a *api) createToken(ctx context.Context, in *newTokenInput) (*newTokenOutput, error) {
 	n := token.New{Name: in.Body.Name, Scope: token.Scope(in.Body.Scope), Expires: in.Body.Expires,
 		By: app.ActorOf(ctx)}
@@ -91,6 +61,6 @@ func (a *api) createToken(ctx context.Context, in *newTokenInput) (*newTokenOutp
 		return nil, err
 	}
 	out := &newTokenOutput{Location: Prefix + "/tokens/" + t.ID}
-	out.Body.Token, out.Body.Secret = tokenOf(t), secret.Reveal()
+	out.Body.Token, out.Body.Secret = t, secret.Reveal()
 	return out, nil
 }

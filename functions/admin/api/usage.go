@@ -11,6 +11,7 @@ import (
 	"tidegate/functions/admin/api/schema"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/list"
 	"tidegate/internal/crossing"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
@@ -20,7 +21,7 @@ import (
 // Point is the calls from Start until the next point.
 type Point struct {
 	Start time.Time `json:"start"`
-	schema.Counts
+	records.Counts
 	AtLeast bool `json:"atLeast,omitempty" doc:"Calls may be missing"`
 	NotKept bool `json:"notKept,omitempty" doc:"Nothing is known of the point: the zeros are no counts"`
 }
@@ -32,7 +33,7 @@ type Series struct {
 	Counted time.Time          `json:"counted" doc:"Until when calls are counted"`
 	Since   *time.Time         `json:"since,omitempty" doc:"When the records begin"`
 	Step    string             `json:"step" example:"1m"`
-	Total   schema.Counts      `json:"total"`
+	Total   records.Counts     `json:"total"`
 	AtLeast bool               `json:"atLeast,omitempty" doc:"Calls may be missing"`
 	Points  []Point            `json:"points"`
 	Kinds   []schema.KindCount `json:"kinds" doc:"What denied and refused calls, most calls first"`
@@ -43,7 +44,7 @@ type Talker struct {
 	ID   string `json:"id"`
 	Name string `json:"name,omitempty"`
 	Plan string `json:"plan,omitempty"`
-	schema.Counts
+	records.Counts
 }
 
 type (
@@ -59,8 +60,8 @@ type (
 	}
 	usageOutput struct {
 		Body struct {
-			Limits  []schema.LimitState `json:"limits" doc:"Limits of each caller and of each group"`
-			History Series              `json:"history"`
+			Limits  []app.LimitState `json:"limits" doc:"Limits of each caller and of each group"`
+			History Series           `json:"history"`
 		}
 	}
 	overviewInput struct {
@@ -117,10 +118,10 @@ func (s span) in() records.Range { return records.Range{From: s.from, To: s.to, 
 
 func seriesOf(r records.Series) Series {
 	out := Series{From: r.From.UTC(), To: r.To.UTC(), Counted: r.Counted.UTC(), Since: schema.Given(r.Began),
-		Step: limits.ShortWindow(r.Step), Total: schema.CountsOf(r.Sum()), AtLeast: r.AtLeast(),
+		Step: limits.ShortWindow(r.Step), Total: r.Sum(), AtLeast: r.AtLeast(),
 		Points: make([]Point, len(r.Points)), Kinds: schema.KindsOf(r.ByKind())}
 	for i, p := range r.Points {
-		out.Points[i] = Point{p.Start.UTC(), schema.CountsOf(p.Counts), p.AtLeast, p.NotKept}
+		out.Points[i] = Point{p.Start.UTC(), p.Counts, p.AtLeast, p.NotKept}
 	}
 	return out
 }
@@ -147,7 +148,7 @@ func (a *api) keyUsage(ctx context.Context, in *usageInput) (*usageOutput, error
 		return nil, err
 	}
 	out := &usageOutput{}
-	out.Body.Limits = schema.StatesOf(set, states[0])
+	out.Body.Limits = app.StatesOf(set, states[0])
 	out.Body.History = seriesOf(history)
 	return out, nil
 }
@@ -199,48 +200,18 @@ func (a *api) named(ctx context.Context, set *policy.Set, talkers []records.Rank
 	}
 	out := make([]Talker, len(talkers))
 	for i, t := range talkers {
-		out[i] = Talker{t.ID, known[t.ID].Name, known[t.ID].Plan, schema.CountsOf(t.Counts)}
+		out[i] = Talker{t.ID, known[t.ID].Name, known[t.ID].Plan, t.Counts}
 	}
 	return out, nil
 }
-
-// Crossing is a call by which the use of a limit reached one of its thresholds.
-type Crossing struct {
-	Time      time.Time `json:"time" doc:"By Valkey's clock"`
-	Key       string    `json:"key" doc:"Id of the calling key or caller"`
-	Name      string    `json:"name,omitempty" doc:"Name of the key at the time"`
-	Group     string    `json:"group,omitempty" doc:"Group of the key at the time"`
-	Plan      string    `json:"plan,omitempty"`
-	Route     string    `json:"route,omitempty" doc:"Name of the call's route, as a backend is told"`
-	Who       string    `json:"who" doc:"For whom the limit counts apart" example:"each caller"`
-	Subject   string    `json:"subject" doc:"Id of what the limit is on; for an address, an HMAC"`
-	Limit     string    `json:"limit" doc:"The limit, as in a client's response" example:"100,000 per calendar month"`
-	Threshold int       `json:"threshold" minimum:"1" maximum:"100" doc:"Percentage of the limit"`
-	Used      int64     `json:"used" doc:"Used after the call"`
-	Max       int64     `json:"max"`
-	Resets    time.Time `json:"resets" doc:"When the limit is unused again if nobody calls"`
-}
-
-type (
-	crossingsInput struct {
-		Key string `query:"key" maxLength:"64" doc:"Only limits on this key or caller"`
-		rest.Paging
-	}
-	crossingsOutput struct {
-		Body struct {
-			Items      []Crossing `json:"items"`
-			Unreadable int64      `json:"unreadable" doc:"Reports that were skipped, because they cannot be read"`
-			Dropped    int64      `json:"dropped" doc:"About how many reports of callers without an API key found no room yesterday and today"`
-			Next       string     `json:"next,omitempty" doc:"Value of after for the next page; absent on the last page"`
-		}
-	}
-)
 
 func (a *api) registerCrossings() {
 	rest.Register(a.Group("usage"), rest.Operation{
 		Pattern: "GET /crossings", ID: "list-crossings", Role: auth.Viewer,
 		Summary: "List the calls of the last 30 days that reached a threshold, newest first",
-	}, a.listCrossings)
+	}, rest.List(func(ctx context.Context, q *app.AlertQuery) (list.Page[app.Alert], error) {
+		return app.Alerts(ctx, a.Keys, a.Crossings, q)
+	}))
 	rest.Register(a.Group("usage"), rest.Operation{
 		Pattern: "POST /crossings/test", ID: "test-crossings", Role: auth.Editor,
 		Status:  http.StatusNoContent,
@@ -255,23 +226,4 @@ func (a *api) testCrossings(ctx context.Context, _ *rest.None) (*rest.None, erro
 		return nil, p.RetryAfter(int64(crossing.TestPause / time.Second))
 	}
 	return nil, err
-}
-
-func (a *api) listCrossings(ctx context.Context, in *crossingsInput) (*crossingsOutput, error) {
-	page, err := a.Crossings.List(ctx, crossing.Query{Subject: in.Key, After: in.After, Count: in.Count})
-	if err != nil {
-		return nil, err
-	}
-	out := &crossingsOutput{}
-	out.Body.Items, out.Body.Next = make([]Crossing, len(page.Events)), page.Next
-	out.Body.Unreadable, out.Body.Dropped = page.Unreadable, page.Dropped
-	for i := range page.Events {
-		e := &page.Events[i]
-		out.Body.Items[i] = Crossing{
-			Time: e.Time, Key: e.KeyID, Name: e.KeyName, Group: e.Group, Plan: e.Plan, Route: e.Route,
-			Who: e.Who, Subject: e.Subject, Limit: e.Limit, Threshold: e.Threshold, Used: e.Used,
-			Max: e.Max, Resets: e.Resets,
-		}
-	}
-	return out, nil
 }

@@ -42,7 +42,8 @@ func TestUsage(t *testing.T) {
 	s.get("/keys/"+quiet.ID+"/usage?step=1h").wants(http.StatusOK, `"used":0`,
 		`"total":{"allowed":0,"denied":0,"refused":0,`, `"step":"1h"`)
 	s.get("/keys?state=blocked").wants(http.StatusOK, busy.ID)
-	s.get("/callers").wants(http.StatusOK, `"id":"`+busy.ID+`"`, `"name":"busy"`)
+	s.get("/keys?order=today").wants(http.StatusOK, `"id":"`+busy.ID+`"`, `"name":"busy"`)
+	s.get("/callers").wants(http.StatusOK, `"items":[]`)
 	s.get("/callers?after=!").wants(http.StatusUnprocessableEntity, "query.after")
 	got := s.get("/overview?top=1").wants(http.StatusOK, `"keys":2`, `"activeCallers":1`, `"policyVersion":2`)
 	if got.stringAt("busiest", 0, "name") != "busy" || got.at("busiest", 0, "allowed") != 5.0 ||

@@ -2,63 +2,84 @@ package app
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
+	"tidegate/functions/admin/list"
 	"tidegate/internal/cause"
 	"tidegate/internal/policy"
+	"tidegate/internal/records"
 )
 
 // Callers without a record hold a token or are known by their address. They have an id,
 // but no name or override until an editor creates a record.
 
-// CallersPerScan is the number of active callers per read.
-const CallersPerScan = 500
-
-const (
-	callerScans    = 3  // most reads for a page
-	callersPerPage = 50 // callers without a record that end the reads for a page
-)
-
-// FoundCallers is a page of callers without a record.
-type FoundCallers struct {
-	IDs  []string
-	Next string // position of the next page; empty on the last
+// CallerQuery selects callers without a record.
+type CallerQuery struct {
+	Order string `query:"order" enum:"today,busiest,denied" default:"today" doc:"today: the callers of the present day in UTC, about the busiest first. busiest and denied: those among the 64 callers with the most calls, or with the most calls that were denied, refused, or would be denied in shadow, of the last hour, on one page"`
+	list.Paging
 }
 
-// FindCallers returns callers without a record: those that called today in UTC, about the
-// busiest first, or those of Busiest or MostDenied, which have one page. It returns
-// records.ErrCursor for a position that is none.
-func FindCallers(ctx context.Context, keys *Registry, o Order, after string) (FoundCallers, error) {
-	set, err := keys.Set(ctx)
+// Caller is a caller without a record.
+type Caller struct {
+	ID       string   `json:"id"`
+	DeniedBy []Denier `json:"deniedBy" doc:"Limits that deny its calls now, as far as its last denials tell"`
+	Activity
+}
+
+// Callers returns callers without a record.
+func (r *Registry) Callers(ctx context.Context, q *CallerQuery) (list.Page[Caller], error) {
+	ids, next, err := r.callerIDs(ctx, q)
 	if err != nil {
-		return FoundCallers{}, err
+		return list.Page[Caller]{}, err
 	}
-	if IsRanking(o) {
-		ids, err := ranked(ctx, keys.calls, o)
-		if err != nil {
-			return FoundCallers{}, err
-		}
-		ids, err = keys.withoutRecord(ctx, set, ids)
-		return FoundCallers{IDs: ids}, err
+	recent, err := Activities(ctx, r.calls, ids, time.Now())
+	if err != nil {
+		return list.Page[Caller]{}, err
 	}
-	found := FoundCallers{Next: after}
-	for range callerScans {
-		active, err := keys.calls.Active(ctx, found.Next, CallersPerScan)
-		if err != nil {
-			return FoundCallers{}, err
+	denied, err := r.CallerDeniers(ctx, ids)
+	page := list.Page[Caller]{Items: make([]Caller, len(ids)), Next: next}
+	for i, id := range ids {
+		page.Items[i] = Caller{id, denied[i], recent[i]}
+	}
+	if IsRanking(Order(q.Order)) {
+		page.Notes = []string{RankingNote}
+	}
+	return page, err
+}
+
+// callerIDs returns the ids of a page of callers without a record, and the cursor of the
+// next page. It searches for scanTime, so a page may be short.
+func (r *Registry) callerIDs(ctx context.Context, q *CallerQuery) (ids []string, next string, err error) {
+	set, err := r.Set(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	if o := Order(q.Order); IsRanking(o) {
+		if ids, err = ranked(ctx, r.calls, o); err == nil {
+			ids, err = r.withoutRecord(ctx, set, ids)
 		}
-		ids, err := keys.withoutRecord(ctx, set, active.IDs)
-		if err != nil {
-			return FoundCallers{}, err
+		return ids, "", err
+	}
+	next = q.After
+	for start := time.Now(); ; {
+		active, err := r.calls.Active(ctx, next, q.Count-len(ids))
+		if errors.Is(err, records.ErrCursor) {
+			err = list.ErrCursor
 		}
-		found.IDs = append(found.IDs, ids...)
-		found.Next = active.Next
-		if found.Next == "" || len(found.IDs) >= callersPerPage {
-			break
+		if err != nil {
+			return nil, "", err
+		}
+		found, err := r.withoutRecord(ctx, set, active.IDs)
+		if err != nil {
+			return nil, "", err
+		}
+		ids, next = append(ids, found...), active.Next
+		if next == "" || len(ids) == q.Count || time.Since(start) >= scanTime {
+			return ids, next, nil
 		}
 	}
-	return found, nil
 }
 
 // withoutRecord returns the ids of callers that have no record, in the same order.
@@ -81,6 +102,7 @@ func (r *Registry) CallerDeniers(ctx context.Context, ids []string) ([][]Denier,
 	}
 	all := make([][]Denier, len(ids))
 	for i := range ids {
+		all[i] = []Denier{}
 		for _, d := range recorded[i].Deniers {
 			if d.Cause == cause.Limit && d.Until.After(time.Now()) {
 				all[i] = append(all[i], Denier{Limit: d.Limit, Until: d.Until})

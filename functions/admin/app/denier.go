@@ -14,11 +14,14 @@ import (
 
 // Denier is a limit that denies calls of a caller now.
 type Denier struct {
-	Limit string    // as clients know it
-	Part  string    // which calls it denies, such as "of search"; empty for every call
-	Until time.Time // zero if no retry passes
-	Every bool      // the limit counts every call of the caller or its group
+	Limit string    `json:"limit" doc:"As clients know it" example:"10 per 10 seconds on search"`
+	Part  string    `json:"part,omitempty" doc:"Which calls it denies; absent for every call" example:"of search"`
+	Until time.Time `json:"until,omitzero" required:"false" doc:"When a call passes if nobody calls; absent if none ever does"`
+	Every bool      `json:"-"` // the limit counts every call of the caller or its group
 }
+
+// String names the limit, for a person.
+func (d Denier) String() string { return d.Limit }
 
 // deniers returns the limits that deny calls of a caller now, those that deny longest first.
 // The states of its own limits and of its group's are read. Of limits of addresses, of

@@ -14,6 +14,7 @@ import (
 
 var (
 	idPattern     = regexp.MustCompile(`^[0-9A-Za-z_-]{1,64}$`)
+	keyPattern    = regexp.MustCompile(`^[0-9A-Za-z]{12}$`)
 	callerPattern = regexp.MustCompile(`^[0-9A-Za-z_-]{22}$`)
 )
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/records"
 	"tidegate/internal/registry"
@@ -286,6 +287,9 @@ const (
 
 // rankings has the ranking of recorded calls that gives an order.
 var rankings = map[Order]records.Order{Busiest: records.Busiest, MostDenied: records.MostDenied}
+
+// RankingNote says what a ranked list leaves out.
+var RankingNote = "Only the top " + limits.Number(records.MaxRanked) + " callers of the last hour are ranked."
 
 // IsOrder reports whether o is one of the orders.
 func IsOrder(o Order) bool { return o == ByName || o == Today || o == Closest || IsRanking(o) }

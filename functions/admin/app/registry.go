@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/list"
 	"tidegate/internal/apikey"
 	"tidegate/internal/changes"
 	"tidegate/internal/enforce"
@@ -184,9 +185,37 @@ func (r *Registry) Group(ctx context.Context, set *policy.Set, name string) (Gro
 	return g, err
 }
 
-// Groups returns up to count groups whose names begin with prefix; case does not matter.
-func (r *Registry) Groups(ctx context.Context, prefix string, count int) ([]registry.Group, error) {
-	return r.store.Groups(ctx, prefix, count)
+// GroupQuery selects groups of keys.
+type GroupQuery struct {
+	Prefix string `query:"prefix" maxLength:"64" doc:"Only names with this prefix; case is ignored"`
+	list.Paging
+}
+
+// ListedGroup is a group in a list.
+type ListedGroup struct {
+	registry.Group
+
+	Override *policy.Override `json:"override,omitempty" doc:"Limits of each key of the group that has no override itself"`
+}
+
+// Groups returns the groups that have keys, in the order of their names.
+func (r *Registry) Groups(ctx context.Context, q *GroupQuery) (list.Page[ListedGroup], error) {
+	set, err := r.Set(ctx)
+	if err != nil {
+		return list.Page[ListedGroup]{}, err
+	}
+	found, err := r.store.Groups(ctx, q.Prefix, q.After, q.Count+1)
+	next := ""
+	if len(found) > q.Count {
+		found = found[:q.Count]
+		next = found[q.Count-1].Name
+	}
+	return list.Of(found, next, func(g *registry.Group) ListedGroup {
+		if o, has := set.GroupOverrides[g.Name]; has {
+			return ListedGroup{*g, &o}
+		}
+		return ListedGroup{*g, nil}
+	}), err
 }
 
 // ResetGroup sets the counts of a group to zero, not those of its keys. It returns

@@ -42,7 +42,7 @@ type Subject struct {
 	Effective policy.Effective
 	// Limits are those of each caller and of each group, as a next call of cost 1 finds them.
 	Limits  []enforce.LimitState
-	Deniers []Denier  // limits that deny its calls now, those that deny longest first
+	Deniers []Denier  // not nil: limits that deny its calls now, those that deny longest first
 	At      time.Time // this function's clock, to which expiries are compared
 	Fullest Fullest   // zero unless the list is ordered by it, and for a key without limits
 
@@ -55,9 +55,9 @@ func NewSubject(
 	set *policy.Set, k policy.Key, states []enforce.LimitState, recorded records.State, at time.Time,
 ) Subject {
 	e, _ := set.Effective(k, at)
-	s := Subject{Key: k, Effective: e, Limits: states, At: at, recorded: recorded}
+	s := Subject{Key: k, Effective: e, Limits: states, Deniers: []Denier{}, At: at, recorded: recorded}
 	if k.Status == policy.Active {
-		s.Deniers = deniers(set, e, states, recorded, at)
+		s.Deniers = append(s.Deniers, deniers(set, e, states, recorded, at)...)
 	}
 	return s
 }
@@ -197,8 +197,10 @@ func IDsOf[T any](items []T, id func(T) string) []string {
 
 // Activity is the recent calls of a key or caller.
 type Activity struct {
-	records.Series           // of the last hour, in steps of 2 minutes
-	Last           time.Time // minute of the last call; zero if there was none in 24 hours
+	Series   records.Series `json:"-"` // of the last hour, in steps of 2 minutes
+	LastHour records.Counts `json:"lastHour" doc:"Calls of the last hour"`
+	AtLeast  bool           `json:"atLeast,omitempty" doc:"Calls of the last hour may be missing"`
+	Last     time.Time      `json:"lastUsed,omitzero" required:"false" doc:"Minute of the last call; absent without a call in the last 24 hours"`
 }
 
 const (
@@ -221,7 +223,7 @@ func Activities(ctx context.Context, calls *records.Reader, ids []string, now ti
 	}
 	all := make([]Activity, len(ids))
 	for i := range all {
-		all[i] = Activity{series[i], last[i]}
+		all[i] = Activity{series[i], series[i].Sum(), series[i].Incomplete(), last[i]}
 	}
 	return all, nil
 }

@@ -45,12 +45,12 @@ func TestAlerts(t *testing.T) {
 		"<strong>100 %</strong>", "100,000 of 100,000", "90,000 per hour on search together",
 		"72,000 of 90,000")
 	ofAcme := s.Get("/alerts?key={acme}")
-	ofAcme.Wants(t, http.StatusOK, "<strong>100 %</strong>", "Clear")
+	ofAcme.Wants(t, http.StatusOK, "<strong>100 %</strong>", `aria-label="Remove Key: acme"`)
 	if strings.Contains(ofAcme.Body, "72,000 of 90,000") {
 		t.Error("the alerts of one key include a limit of all callers")
 	}
 	s.Get("/alerts?key={bolt}").Wants(t, http.StatusOK, "No alerts")
-	s.Get("/alerts?key=../x").Wants(t, http.StatusUnprocessableEntity, "No key has this id.")
+	s.Get("/alerts?key=../x").Wants(t, http.StatusUnprocessableEntity, "Key: no key has this name or id.")
 	s.Get("/alerts?after=x").Wants(t, http.StatusBadRequest)
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "/alerts?key={acme}")
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,29 +28,34 @@ func TestAuditPage(t *testing.T) {
 		"Plan free</bdi></a>  created",
 		"10 per 10 seconds")
 	for query, want := range map[string][2]string{
-		"subject={bolt}":               {"</a>  created", "50 per minute"},
-		"what=key.override":            {"50 per minute", "Plan free"},
-		"by=ada":                       {"50 per minute", "</a>  created"},
-		"subject=policy":               {"Plan free", "bolt</bdi>"},
-		"by=nobody":                    {"No changes found", "</a>  created"},
-		"subject={acme}&what=key.over": {"asked for", "</a>  created"},
+		"subject={bolt}":                 {"</a>  created", "50 per minute"},
+		"action=key.override":            {"50 per minute", "Plan free"},
+		"by=ada":                         {"50 per minute", "</a>  created"},
+		"subject=policy":                 {"Plan free", "bolt</bdi>"},
+		"by=nobody":                      {"No changes found", "</a>  created"},
+		"subject={acme}&action=key.over": {"asked for", "</a>  created"},
 	} {
 		if body := s.Get("/audit?"+query).Wants(t, http.StatusOK,
 			want[0]).Body; strings.Contains(body, want[1]) {
 			t.Errorf("%s shows %q, which its filter excludes", query, want[1])
 		}
 	}
-	s.Get("/audit?before=nonsense").Wants(t, http.StatusBadRequest)
+	s.Get("/audit?after=nonsense").Wants(t, http.StatusBadRequest)
 	s.Get("/audit?from=2026-01-02T10:00&to=2026-01-01T10:00").
-		Wants(t, http.StatusUnprocessableEntity, "From must be before To.")
+		Wants(t, http.StatusUnprocessableEntity, "To: must be after from.")
 	rows, err := csv.NewReader(
-		strings.NewReader(s.Get("/audit.csv?what=key.override").Wants(t, http.StatusOK).Body),
+		strings.NewReader(s.Get("/audit.csv?action=key.override").Wants(t, http.StatusOK).Body),
 	).ReadAll()
-	if err != nil || len(rows) != 2 || rows[1][4] != "ada" || rows[1][10] != "asked for" ||
-		!strings.Contains(rows[1][9], "50 per minute") {
+	if err != nil || len(rows) != 2 || cell(rows, "by.name") != "ada" || cell(rows, "reason") != "asked for" ||
+		!strings.Contains(cell(rows, "changes"), "50 per minute") {
 		t.Errorf("got rows %q, %v, want a header and the override by ada", rows, err)
 	}
-	s.Get("/audit.csv?before=x").Wants(t, http.StatusBadRequest)
+	s.Get("/audit.csv?after=x").Wants(t, http.StatusBadRequest)
+}
+
+// cell returns a cell of the first row below a header.
+func cell(rows [][]string, column string) string {
+	return rows[1][slices.Index(rows[0], column)]
 }
 
 // newest returns the number of the newest change with an action.
@@ -148,7 +154,7 @@ func TestAuditInWords(t *testing.T) {
 
 var (
 	sentenceCell = regexp.MustCompile(
-		`(?s)<td data-label="Action"><span>(.*?)(<span class="quiet">|</span></td>)`)
+		`(?s)data-label="Action"><span>(.*?)(<span class="soft">|</span></td>)`)
 	anyTag = regexp.MustCompile(`<[^>]*>`)
 )
 
@@ -174,7 +180,7 @@ func TestAuditOfManyKeys(t *testing.T) {
 	}
 	body := s.Get("/audit").Wants(t, http.StatusOK, "30 keys", "edited", "and 20 more",
 		"Reason: <bdi>wave 1</bdi>", ": tags</dt>").Body
-	if n := strings.Count(body, `<td data-label="Action">`); n != 4 {
+	if n := strings.Count(body, `data-label="Action">`); n != 4 {
 		t.Errorf("got %d rows, want 4: the log's begin, a plan, the keys, and their tags", n)
 	}
 	undo := sitetest.UndoInPage.FindStringSubmatch(last.Body)

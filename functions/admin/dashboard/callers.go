@@ -7,66 +7,70 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/a-h/templ"
+
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/chart"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/table"
 	"tidegate/functions/admin/dashboard/wording"
+	"tidegate/functions/admin/list"
 	"tidegate/internal/policy"
-	"tidegate/internal/records"
 	"tidegate/web/templates"
 )
 
-func (d *dashboard) showCallers(w http.ResponseWriter, r *http.Request) error {
-	after := r.URL.Query().Get("after")
-	order := app.Order(r.URL.Query().Get("order"))
-	if !app.IsRanking(order) {
-		order = app.Today
+// callerList returns the list of callers without a record.
+func (d *dashboard) callerList() *table.Of[app.CallerQuery, app.Caller] {
+	now := time.Now()
+	activity := func(c *app.Caller) templates.Activity { return activityView(&c.Activity, now) }
+	return &table.Of[app.CallerQuery, app.Caller]{
+		Renderer: d.Renderer, Path: "/callers", Title: "Callers", File: "callers", Live: true,
+		Caption: "Callers without a key", Read: d.Keys.Callers,
+		RowID: func(c *app.Caller) string { return "caller-" + c.ID },
+		Order: func(q *app.CallerQuery) string { return q.Order },
+		Columns: func(*app.CallerQuery) []table.Column[app.Caller] {
+			return []table.Column[app.Caller]{
+				{Head: "Caller", Cell: func(c *app.Caller) templ.Component {
+					return templates.Link(c.ID, d.Path("/callers/"+c.ID))
+				}},
+				{Head: "Status", Cell: func(c *app.Caller) templ.Component {
+					return templates.Badges(wording.CallerBadges(c.DeniedBy, now))
+				}},
+				{Head: "Last call", Class: "narrow", Cell: func(c *app.Caller) templ.Component {
+					return templates.Text(activity(c).Used)
+				}},
+				{Head: "Last hour", Class: "wide", Cell: func(c *app.Caller) templ.Component {
+					return templates.SparklineChart(activity(c).Spark)
+				}},
+				{Head: "Calls", Class: "num", Order: string(app.Busiest), Cell: func(c *app.Caller) templ.Component {
+					return templates.Text(activity(c).Calls)
+				}},
+				{Head: "Denied", Class: "num", Order: string(app.MostDenied), Cell: func(c *app.Caller) templ.Component {
+					return templates.DeniedCell(activity(c))
+				}},
+			}
+		},
+		Empty: d.emptyCallers,
+		Add: func(r *http.Request, v *templates.List, q *app.CallerQuery, found *list.Page[app.Caller]) error {
+			v.Trail, v.Heading = d.keysTrail(), templates.Text("Callers without a key")
+			v.Lead = "Callers of today (UTC) without a key, override or ban, about the busiest first."
+			if app.IsRanking(app.Order(q.Order)) {
+				v.Lead = "Callers without a key, override or ban."
+			}
+			if page.CanEdit(r) {
+				v.Actions = templates.ActionLink("Override or ban a caller", d.Path("/callers/new"))
+			}
+			return nil
+		},
 	}
-	found, err := app.FindCallers(r.Context(), d.Keys, order, after)
-	if errors.Is(err, records.ErrCursor) {
-		return page.Problem{Status: http.StatusBadRequest}
-	}
-	if err != nil {
-		return page.Failed("list callers", err)
-	}
-	path := d.Path("/callers")
-	address := func(query url.Values) string {
-		return page.Address(path, page.WithLive(query, page.LiveSeconds(r)))
-	}
-	sort := func(text string, o app.Order) templates.Choice {
-		return templates.Choice{Text: text, Current: o == order,
-			Address: address(url.Values{"order": {string(o)}})}
-	}
-	query := url.Values{"after": {after}, "order": {string(order)}}
-	p := templates.CallersPage{
-		Page:  d.Page(r, "Callers"),
-		Trail: d.keysTrail(),
-		Live:  d.Live(r, path, query, time.Now()),
-		Empty: d.emptyCallers(found),
-		Lead:  "Callers of today (UTC) without a key, override or ban, about the busiest first.",
-		Sorts: templates.KeySorts{Calls: sort("Calls", app.Busiest), Denied: sort("Denied", app.MostDenied)},
-	}
-	if page.CanEdit(r) {
-		p.Adopt = d.Path("/callers/new")
-	}
-	if p.Rows, err = d.callerRows(r.Context(), found.IDs); err != nil {
-		return page.Failed("read calls", err)
-	}
-	if after != "" {
-		p.First = address(nil)
-	}
-	if found.Next != "" {
-		p.Next = address(url.Values{"after": {found.Next}})
-	}
-	if order != app.Today {
-		p.Lead, p.Note = "Callers without a key, override or ban.", rankingNote
-	}
-	p.Live.Summary = page.Number(int64(len(p.Rows))) + " callers shown"
-	d.Remember(w, r)
-	return d.RenderLive(w, r, templates.CallersLive(p), templates.Callers(p))
 }
 
-func (d *dashboard) emptyCallers(found app.FoundCallers) templates.Empty {
+func (d *dashboard) showCallers(w http.ResponseWriter, r *http.Request) error {
+	d.Remember(w, r)
+	return d.callerList().Show(w, r)
+}
+
+func (d *dashboard) emptyCallers(_ *app.CallerQuery, found *list.Page[app.Caller]) templates.Empty {
 	if found.Next != "" {
 		return templates.Empty{Heading: "No callers on this page",
 			Advice: "All active callers searched so far have a record. Continue on the next page."}
@@ -77,23 +81,6 @@ func (d *dashboard) emptyCallers(found app.FoundCallers) templates.Empty {
 			"IDENTITY_SOURCES of the check function has jwt or ip, send a call without an API key:",
 		Command: d.exampleCall("authorization: Bearer $TOKEN"),
 	}
-}
-
-func (d *dashboard) callerRows(ctx context.Context, ids []string) ([]templates.CallerRow, error) {
-	all, err := d.readActivity(ctx, ids)
-	if err != nil {
-		return nil, err
-	}
-	denied, err := d.Keys.CallerDeniers(ctx, ids)
-	if err != nil {
-		return nil, err
-	}
-	rows := make([]templates.CallerRow, len(ids))
-	for i, id := range ids {
-		rows[i] = templates.CallerRow{ID: id, Address: d.Path("/callers/" + id), Activity: all[i],
-			Badges: wording.CallerBadges(denied[i], time.Now())}
-	}
-	return rows, nil
 }
 
 // showCaller shows a caller without a record. If there is a record, it redirects to the
@@ -144,7 +131,7 @@ func (d *dashboard) addCalls(
 	}
 	p.Badges = wording.CallerBadges(denied[0], time.Now())
 	recent, err := d.denials.Recent(ctx, id)
-	p.Recent = recent.Rows
+	p.Recent = recent.Table
 	return err
 }
 

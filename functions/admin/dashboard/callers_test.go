@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/functions/admin/app"
 	"tidegate/internal/cause"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
@@ -67,11 +66,13 @@ func TestCallersWithoutRecord(t *testing.T) {
 
 var nextInPage = regexp.MustCompile(`href="([^"]*)" rel="next"`)
 
+const manyCallers = 300
+
 // Following the pages lists every caller without a record, even if there are more than
 // one read returns.
 func TestCallersOnManyPages(t *testing.T) {
 	s := sitetest.New(t).Login()
-	for i := range app.CallersPerScan + 100 {
+	for i := range manyCallers {
 		s.Keys.UnregisteredCalls(
 			fmt.Sprintf("caller-without-rec%04d", i), time.Now().Add(-time.Duration(i)*time.Second), 1, 0,
 		)
@@ -89,8 +90,8 @@ func TestCallersOnManyPages(t *testing.T) {
 			path = next[1]
 		}
 	}
-	if len(seen) != app.CallersPerScan+100 {
-		t.Errorf("the pages have %d callers, want %d", len(seen), app.CallersPerScan+100)
+	if len(seen) != manyCallers {
+		t.Errorf("the pages have %d callers, want %d", len(seen), manyCallers)
 	}
 }
 
@@ -140,7 +141,7 @@ func TestAdoptToken(t *testing.T) {
 		"version": {"{ada#}"}, "name": {"Ada"}, "plan": {""},
 	}).Wants(t, http.StatusSeeOther)
 	s.Get("/keys?q=ada").Wants(t, http.StatusOK, ">Ada</bdi>", "banned")
-	s.Get("/audit?what=key.adopt").Wants(t, http.StatusOK, "Ada at the bank", "asked for")
+	s.Get("/audit?action=key.adopt").Wants(t, http.StatusOK, "Ada at the bank", "asked for")
 }
 
 // An address gives a record of the network that the check function counts it with. A

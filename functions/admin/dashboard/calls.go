@@ -103,9 +103,9 @@ func (d *dashboard) readActivity(ctx context.Context, ids []string) ([]templates
 }
 
 func activityView(a *app.Activity, now time.Time) templates.Activity {
-	sum := a.Sum()
+	sum := a.LastHour
 	v := templates.Activity{
-		Spark: chart.Sparkline(a.Series), Calls: page.AtLeast(sum.Calls(), a.Incomplete()),
+		Spark: chart.Sparkline(a.Series), Calls: page.AtLeast(sum.Calls(), a.AtLeast),
 		Denied: page.Number(sum.Denied), Used: lastUsed(a.Last, now),
 	}
 	if sum.Refused > 0 {
@@ -138,6 +138,3 @@ func lastUsed(last, now time.Time) string {
 	}
 	return page.Span(ago) + " ago"
 }
-
-// rankingNote is shown below a ranked list.
-var rankingNote = "Only the top " + page.Number(records.MaxRanked) + " callers of the last hour are ranked."

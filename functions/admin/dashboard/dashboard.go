@@ -130,6 +130,7 @@ func (d *dashboard) keyRoutes() []auth.Route {
 		{Pattern: "POST /keys/{id}/{action}", Role: auth.Editor, Handle: d.doKeyAction, Resumes: true},
 
 		{Pattern: "GET /callers", Role: auth.Viewer, Handle: d.showCallers},
+		{Pattern: "GET /callers.csv", Role: auth.Viewer, Handle: d.callerList().Export, Deadline: auth.Slow},
 		{Pattern: "GET /callers/{id}", Role: auth.Viewer, Handle: d.showCaller},
 		{Pattern: "GET /callers/new", Role: auth.Editor, Handle: d.showAdopt},
 		{Pattern: "POST /callers/new", Role: auth.Editor, Handle: d.adopt, Resumes: true},

@@ -185,9 +185,10 @@ func TestDenialFilterProblems(t *testing.T) {
 	for query, want := range map[string]string{
 		"key=a%20b":      "Key: no key has this name or id.",
 		"key=t":          "Key: several names begin with this.",
-		"cause=anger":    "Cause: choose one",
-		"from=yesterday": "From and to: enter",
-		"from=2026-01-02T10:00&to=2026-01-01T10:00": "From: must be before to",
+		"cause=anger":    "Cause: must be one of",
+		"from=yesterday": "From: must be a date and a time",
+		"from=2026-01-02T10:00&to=2026-01-01T10:00": "To: must be after from",
+		"range=7d&to=2020-01-01T10:00":              "To: must be after from, and within the last 50 hours",
 		"limit=" + strings.Repeat("x", 201):         "at most 200",
 	} {
 		s.Get("/denials?"+query).Wants(t, http.StatusUnprocessableEntity, want)

@@ -87,7 +87,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 		Key:       row,
 		Facts:     d.keyFacts(k, s.Effective.Plan),
 		Why:       keyReasons(s),
-		Recent:    d.audit.Rows(r, recent[:min(recentEntries, len(recent))]),
+		Recent:    d.audit.Table(recent[:min(recentEntries, len(recent))]),
 		Audit:     d.Path("/audit?subject=" + url.QueryEscape(k.ID)),
 		Explain:   d.Path("/explain?key=" + url.QueryEscape(k.ID)),
 		AllAlerts: page.Address(d.Path("/alerts"), url.Values{"key": {k.ID}}),
@@ -109,7 +109,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	p.Live.Counted = page.Instant(series.Counted)
 	p.Chart = d.drawCalls(ctx, series, at, page.Address(row.Address, page.WithLive(nil, p.Live.Seconds)),
 		marked{recent, set.Version, s.Effective.Plan.Name, k.Group})
-	p.Denials, p.AllDenials = denied.Rows, denied.All
+	p.Denials, p.AllDenials = denied.Table, denied.All
 	p.Limits, p.Unused = wording.AllApplied(s, survey, denied.Latest, series.ByKind(), at.In())
 	p.Facts = append(p.Facts, templates.Fact{Name: "Last call", Value: lastCall(series, at)})
 	diagnosis, err := app.Diagnose(ctx, d.Records, s, survey)

@@ -2,15 +2,13 @@ package dashboard
 
 import (
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/wording"
-	"tidegate/functions/admin/policydoc"
+	"tidegate/functions/admin/list"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
@@ -119,7 +117,7 @@ func (d *dashboard) keyListPage(r *http.Request, set *policy.Set, q keyQuery,
 func scannedNote(q keyQuery, list app.FoundKeys) string {
 	switch {
 	case app.IsRanking(q.order):
-		return rankingNote + " Sort by name for all keys."
+		return app.RankingNote + " Sort by name for all keys."
 	case q.order == app.Closest:
 		return closestNote(list)
 	case list.Next != "" && q.Computed() && len(list.Subjects) < keysPerPage:
@@ -234,7 +232,7 @@ func asOf(subjects []app.Subject) time.Time {
 	return time.Now()
 }
 
-// exportKeys sends the keys that match the filter as CSV, up to the bounds of page.Table.
+// exportKeys sends the keys that match the filter as CSV, up to the bounds of list.File.
 // The last row of a full file, and a Link header, lead to the rest.
 func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) error {
 	set, err := d.Keys.Set(r.Context())
@@ -245,74 +243,27 @@ func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	t := page.NewTable("id", "name", "plan", "group", "status", "state", "env", "tags", "limits", "used",
-		"override until", "override reason", "expires", "banned until", "created", "updated", "version",
-		"denied by", "denied until",
-		"calls last hour", "denied last hour", "refused last hour", "in shadow last hour", "at least",
-		"last used")
-	next := query.after
+	file, place := list.NewFile[app.ListedKey](), list.Paging{After: query.after, Count: list.CSVRows}
 	for {
-		list, err := app.FindKeys(r.Context(), d.Keys, set, query.KeyFilter, next, page.CSVRows)
+		found, err := d.Keys.Keys(r.Context(), set, query.KeyFilter, app.ByName, place)
 		if err != nil {
 			return page.Failed("export keys", err)
 		}
-		ids := app.IDsOf(list.Subjects, subjectID)
-		activities, err := app.Activities(r.Context(), d.Records, ids, time.Now())
-		if err != nil {
-			return page.Failed("export calls", err)
+		for _, k := range found.Items {
+			file.Row(k)
 		}
-		for i, s := range list.Subjects {
-			t.Row(append(keyCells(s), activityCells(&activities[i])...)...)
-		}
-		if next = list.Next; next == "" || t.Ends() {
+		if place.After = found.Next; place.After == "" || file.Ends() {
 			break
 		}
 	}
-	if next != "" {
+	next := ""
+	if place.After != "" {
 		values := changes.FilterValues(query.KeyFilter)
-		values.Set("after", next)
+		values.Set("after", place.After)
 		next = page.Address(d.Path("/keys.csv"), values)
 	}
-	t.Send(w, "tidegate-keys.csv", next)
+	file.Send(w, "tidegate-keys.csv", next)
 	return nil
-}
-
-// activityCells returns the last cells of a key in exportKeys.
-func activityCells(a *app.Activity) []string {
-	text := func(n int64) string { return strconv.FormatInt(n, 10) }
-	sum, incomplete := a.Sum(), ""
-	if a.Incomplete() {
-		incomplete = "yes"
-	}
-	return []string{text(sum.Calls()), text(sum.Denied), text(sum.Refused), text(sum.Shadow), incomplete,
-		page.Stamp(a.Last)}
-}
-
-// keyCells returns the first cells of a key, in the order of exportKeys's columns.
-func keyCells(s app.Subject) []string {
-	var states, used []string
-	for _, b := range wording.Badges(s) {
-		states = append(states, b.Text)
-	}
-	for _, l := range s.Limits {
-		used = append(used, strconv.FormatInt(l.Used(), 10))
-	}
-	deniedBy, deniedUntil := "", ""
-	if len(s.Deniers) > 0 {
-		deniedBy, deniedUntil = s.Deniers[0].Limit, page.Stamp(s.Deniers[0].Until)
-	}
-	until, reason := "", ""
-	if s.Override != nil {
-		until = page.Stamp(s.Override.Until)
-		reason = s.Override.Reason
-	}
-	return []string{
-		s.ID, s.Name, s.Plan, s.Group, string(s.Status), strings.Join(states, "; "), s.Env,
-		strings.Join(s.Tags, ", "), policydoc.LimitsText(s.Effective.Limits), strings.Join(used, "; "),
-		until, reason, page.Stamp(s.Expires), page.Stamp(s.Banned),
-		page.Stamp(s.Created), page.Stamp(s.Updated), strconv.FormatInt(s.Version, 10),
-		deniedBy, deniedUntil,
-	}
 }
 
 func subjectID(s app.Subject) string { return s.ID }

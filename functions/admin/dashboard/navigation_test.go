@@ -54,9 +54,9 @@ func TestGroups(t *testing.T) {
 		Wants(t, http.StatusSeeOther)
 	s.Post("/groups/Whales/limits", sitetest.LimitsForm("{policy#}", "7 per hour")).
 		Wants(t, http.StatusSeeOther)
-	if text := sitetest.InWords(s.Get("/groups?q=wh").Wants(t, http.StatusOK).Body); !strings.Contains(text,
+	if text := sitetest.InWords(s.Get("/groups?prefix=wh").Wants(t, http.StatusOK).Body); !strings.Contains(text,
 		"Whales 1 7 per hour") {
 		t.Errorf("want the group with 1 key and its override in\n%s", text)
 	}
-	s.Get("/groups?q=x").Wants(t, http.StatusOK, "No groups")
+	s.Get("/groups?prefix=x").Wants(t, http.StatusOK, "No groups")
 }

@@ -103,7 +103,7 @@ var searches = map[string]struct {
 }{
 	"":        {"/keys", "q", []string{"tag", "group", "plan", "state", "order", "live"}},
 	"explain": {"/explain", "key", []string{"method", "path", "api", "stage", "address", "forwarded"}},
-	"audit":   {"/audit", "subject", []string{"what", "by", "from", "to", "range"}},
+	"audit":   {"/audit", "subject", []string{"action", "by", "change", "from", "to", "range"}},
 	"find":    {"/search", "q", nil},
 }
 

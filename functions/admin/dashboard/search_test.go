@@ -109,8 +109,8 @@ func TestFindByName(t *testing.T) {
 		{fields("on", "explain", "key", " "+secret, "path", "/x"), "/explain?key={bolt}&path=%2Fx"},
 		{fields("on", "explain", "key", "bolt", "method", "PUT"), "/explain?key=bolt&method=PUT"},
 		{fields("on", "explain", "key", secret[:40]), "/explain"},
-		{fields("on", "audit", "subject", secret, "what", "key.", "from", "2026-11-20T10:00"),
-			"/audit?from=2026-11-20T10%3A00&subject={bolt}&what=key."},
+		{fields("on", "audit", "subject", secret, "action", "key.", "from", "2026-11-20T10:00"),
+			"/audit?action=key.&from=2026-11-20T10%3A00&subject={bolt}"},
 		{fields("on", "audit", "subject", "policy"), "/audit?subject=policy"},
 	} {
 		if at := searchTarget(c.form); at != s.Keys.Named(c.want) {
@@ -123,11 +123,11 @@ func TestFindByName(t *testing.T) {
 	s.Get("/explain?key=acme&path=/orders").Wants(t, http.StatusOK, "Several keys match this name",
 		`key={acme}&amp;path=%2Forders"`, "<bdi>Acme</bdi>")
 	s.Get("/audit?subject=bolt").Wants(t, http.StatusOK, "Changes of", "key.create", `value="{bolt}"`)
-	if body := s.Get("/audit?subject=acme").Wants(t, http.StatusOK, "Several keys").Body; strings.Contains(
+	if body := s.Get("/audit?subject=acme").Wants(t, http.StatusUnprocessableEntity, "Several keys").Body; strings.Contains(
 		body, "key.create</code>") {
 		t.Error("the audit lists entries although several keys have the name")
 	}
-	s.Get("/audit?subject="+secret).Wants(t, http.StatusSeeOther)
+	s.Get("/audit?subject="+secret).Wants(t, http.StatusUnprocessableEntity, "pasted a whole secret")
 	s.Post("/keys/{zeta}/delete", fields("version", "{zeta#}", "reason", "left us", "confirm",
 		"zeta")).Wants(t,
 		http.StatusSeeOther)
@@ -160,14 +160,14 @@ func TestAuditByDates(t *testing.T) {
 	at := func(i int, add time.Duration) string {
 		return url.QueryEscape(list.Entries[i].Time.Add(add).UTC().Format(time.RFC3339Nano))
 	}
-	if got := names("/audit?what=key.create&from=" + at(2, 0) + "&to=" + at(0, 0)); got != "two one" {
+	if got := names("/audit?action=key.create&from=" + at(2, 0) + "&to=" + at(0, 0)); got != "two one" {
 		t.Errorf("got %q, want two and one", got)
 	}
-	if got := names("/audit?what=key.create&from=" + at(0, time.Nanosecond)); got != "" {
+	if got := names("/audit?action=key.create&from=" + at(0, time.Nanosecond)); got != "" {
 		t.Errorf("after the newest got %q, want none", got)
 	}
 	s.Get("/audit?from=2099-01-01T00:00&to=2099-01-02T00:00").Wants(t, http.StatusOK, "No changes found")
-	s.Get("/audit?from=yesterday").Wants(t, http.StatusUnprocessableEntity, "enter a date and a time")
+	s.Get("/audit?from=yesterday").Wants(t, http.StatusUnprocessableEntity, "From: must be a date and a time")
 	s.Get("/audit.csv?to=yesterday").Wants(t, http.StatusBadRequest)
 	s.Get("/api/v1/audit?action=key.create&from="+at(0, time.Nanosecond)).Wants(t, http.StatusOK, `"items":[]`)
 	s.Get("/api/v1/audit?action=key.create&to="+at(0, time.Nanosecond)).Wants(t, http.StatusOK, `"three"`)

@@ -10,13 +10,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/a-h/templ"
+
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/session"
 	"tidegate/functions/admin/auth/token"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
-	"tidegate/functions/admin/policydoc"
+	"tidegate/functions/admin/dashboard/table"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/web/templates"
@@ -39,7 +41,7 @@ func (d *dashboard) renderSettings(
 	p := templates.SettingsPage{
 		Page:        d.Page(r, "Settings"),
 		Account:     d.accountFacts(actor),
-		Sessions:    d.sessionRows(r, sessions),
+		Sessions:    d.userSessions(r, sessions),
 		EndSessions: d.Path("/settings/sessions/end"),
 		Deployment:  d.deploymentFacts(r),
 		OpenAPI:     d.Path("/api/v1/openapi.json"),
@@ -72,22 +74,35 @@ func (d *dashboard) accountFacts(a auth.Actor) []templates.Fact {
 	}
 }
 
-func (d *dashboard) sessionRows(r *http.Request, sessions []session.Session) []templates.SessionRow {
+// userSession is a session of the user.
+type userSession struct {
+	agent         string
+	started, ends time.Time
+	current       bool // the one of the request
+}
+
+func (d *dashboard) userSessions(r *http.Request, stored []session.Session) templates.Table {
 	own := session.ID(d.Session.Token(r.Context()))
-	var rows []templates.SessionRow
-	for _, s := range sessions {
+	var all []userSession
+	for _, s := range stored {
 		deadline, values, err := d.Session.Codec.Decode(s.Data)
 		if err != nil {
 			continue
 		}
 		agent, _ := values[page.SessionAgent].(string)
 		started, _ := values[page.SessionStarted].(int64)
-		rows = append(rows, templates.SessionRow{
-			Agent: agent, Started: page.Instant(time.Unix(started, 0)), Ends: page.Instant(deadline),
-			Current: s.ID == own,
-		})
+		all = append(all, userSession{agent, time.Unix(started, 0), deadline, s.ID == own})
 	}
-	return rows
+	return table.Rows("Your sessions", []table.Column[userSession]{
+		{Head: "Browser", Cell: func(s *userSession) templ.Component {
+			if s.current {
+				return templates.Parts(templates.Text(s.agent), templates.Pill("this session"))
+			}
+			return templates.Text(s.agent)
+		}},
+		{Head: "Since", Cell: func(s *userSession) templ.Component { return templates.At(s.started) }},
+		{Head: "Expires", Cell: func(s *userSession) templ.Component { return templates.At(s.ends) }},
+	}, all, nil)
 }
 
 func (d *dashboard) deploymentFacts(r *http.Request) []templates.Fact {
@@ -237,23 +252,32 @@ func (d *dashboard) tokensPanel(tokens []token.Token, entered tokenForm) *templa
 	for _, days := range tokenDays {
 		p.Lives = append(p.Lives, templates.Option{Value: days, Text: days + " days"})
 	}
-	for _, t := range tokens {
-		p.Rows = append(p.Rows, d.tokenRow(t))
-	}
+	p.Table = table.Rows("Machine tokens", []table.Column[token.Token]{
+		{Head: "Token", Cell: func(t *token.Token) templ.Component {
+			return templates.Parts(templates.Text(page.Clip(t.Name, page.MaxName)),
+				templates.Code("tga_"+t.ID+"…"))
+		}},
+		{Head: "Scope", Cell: func(t *token.Token) templ.Component { return templates.Text(scopeText(t.Scope)) }},
+		{Head: "Last used", Cell: func(t *token.Token) templ.Component {
+			if t.Used.IsZero() {
+				return templates.Text("never")
+			}
+			return templates.At(t.Used)
+		}},
+		{Head: "Expires", Cell: func(t *token.Token) templ.Component {
+			if t.Expired(time.Now()) {
+				return templates.Parts(templates.At(t.Expires), templates.Pill("expired"))
+			}
+			return templates.At(t.Expires)
+		}},
+		{Head: "Created by", Cell: func(t *token.Token) templ.Component {
+			return templates.Text(page.Clip(t.By, page.MaxName))
+		}},
+		{Cell: func(t *token.Token) templ.Component {
+			return templates.PostButton(d.Path("/settings/tokens/"+t.ID+"/revoke"), "Revoke", "Revoke "+t.Name)
+		}},
+	}, tokens, nil)
 	return p
-}
-
-func (d *dashboard) tokenRow(t token.Token) templates.TokenRow {
-	row := templates.TokenRow{
-		ID: t.ID, Name: page.Clip(t.Name, page.MaxName), Scope: scopeText(t.Scope),
-		By:      page.Clip(t.By, page.MaxName),
-		Expires: page.Instant(t.Expires), Expired: t.Expired(time.Now()),
-		Revoke: d.Path("/settings/tokens/" + t.ID + "/revoke"),
-	}
-	if !t.Used.IsZero() {
-		row.Used = t.Used.UTC().Format(policydoc.ToMinute)
-	}
-	return row
 }
 
 func scopeText(s token.Scope) string {

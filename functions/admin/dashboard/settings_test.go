@@ -42,7 +42,7 @@ func TestTokenScopes(t *testing.T) {
 		s.PostThrough("/settings/tokens", sitetest.TokenFields("t", string(scope), "7")).Wants(
 			t, http.StatusOK, `<option value="`+string(scope)+`"`,
 		)
-		s.Get("/settings").Wants(t, http.StatusOK, `<td data-label="Scope">`+text+`</td>`)
+		s.Get("/settings").Wants(t, http.StatusOK, `data-label="Scope"><bdi>`+text+`</bdi></td>`)
 	}
 }
 

@@ -146,7 +146,7 @@ func checkReads(t *testing.T, admin *registry.Store, client valkey.Client, set *
 			return err
 		},
 		"audit":   func() error { _, err := admin.Audit(t.Context(), registry.AuditQuery{}); return err },
-		"groups":  func() error { _, err := admin.Groups(t.Context(), "", 10); return err },
+		"groups":  func() error { _, err := admin.Groups(t.Context(), "", "", 10); return err },
 		"tokens":  func() error { _, err := admin.ListTokens(t.Context()); return err },
 		"minute":  func() error { return admin.CatchUp(t.Context()) },
 		"series":  func() error { _, err := reader.Caller(t.Context(), key.ID, last); return err },

@@ -6,7 +6,6 @@ import (
 	"net/http"
 
 	"tidegate/functions/admin/api/rest"
-	"tidegate/functions/admin/api/schema"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/limits"
@@ -15,11 +14,11 @@ import (
 
 // Group is a group of API keys that share limits.
 type Group struct {
-	Name     string              `json:"name"`
-	Keys     int64               `json:"keys" doc:"Number of keys; list-keys lists them"`
-	Limits   []schema.LimitState `json:"limits" doc:"Limits of each group, of every plan and of the policy"`
-	Override *Override           `json:"override,omitempty" doc:"Limits of each key of the group that has no override itself"`
-	Billing  *limits.Billing     `json:"billing,omitempty" doc:"When the billing months of the group begin"`
+	Name     string           `json:"name"`
+	Keys     int64            `json:"keys" doc:"Number of keys; list-keys lists them"`
+	Limits   []app.LimitState `json:"limits" doc:"Limits of each group, of every plan and of the policy"`
+	Override *Override        `json:"override,omitempty" doc:"Limits of each key of the group that has no override itself"`
+	Billing  *limits.Billing  `json:"billing,omitempty" doc:"When the billing months of the group begin"`
 }
 
 type (
@@ -50,6 +49,9 @@ type (
 )
 
 func (ops operations) registerGroups(group rest.Group) {
+	rest.Register(group, rest.Operation{
+		Pattern: "GET /groups", ID: "list-groups", Role: auth.Viewer, Summary: "List groups by name",
+	}, rest.List(ops.keys.Groups))
 	rest.Register(group, rest.Operation{
 		Pattern: "GET /groups/{name}", ID: "get-group", Role: auth.Viewer,
 		Summary: "Get a group and the current state of its limits",
@@ -99,7 +101,7 @@ func (ops operations) getGroup(ctx context.Context, in *GroupPath) (*rest.Body[G
 		return nil, groupProblem(err, noGroup)
 	}
 	out := Group{Name: g.Name, Keys: g.Keys, Override: overrideOf(g.Override),
-		Limits: schema.StatesOf(set, g.Limits), Billing: billingOf(g.Billing)}
+		Limits: app.StatesOf(set, g.Limits), Billing: billingOf(g.Billing)}
 	return rest.Answer(out), nil
 }
 

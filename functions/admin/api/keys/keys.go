@@ -5,7 +5,6 @@ package keys
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -16,6 +15,7 @@ import (
 	"tidegate/functions/admin/api/schema"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/list"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/apikey"
 	"tidegate/internal/limits"
@@ -45,7 +45,7 @@ func (ops operations) registerKeys(group rest.Group) {
 		Summary: "List keys, by name or in another order",
 		Details: "A key that exists from the first page to the last is listed exactly once, even if others " +
 			"are created or deleted meanwhile.",
-	}, ops.listKeys)
+	}, rest.List(ops.listKeys))
 	rest.Register(group, rest.Operation{
 		Pattern: "POST /keys", ID: "create-key", Role: auth.Editor, Status: http.StatusCreated,
 		Summary: "Create a key",
@@ -173,7 +173,7 @@ func Get(ctx context.Context, keys *app.Registry, id string) (policy.Key, error)
 	return keys.Get(ctx, id)
 }
 
-func (ops operations) getKey(ctx context.Context, in *Path) (*rest.VersionedBody[KeyNow], error) {
+func (ops operations) getKey(ctx context.Context, in *Path) (*rest.VersionedBody[app.ListedKey], error) {
 	k, err := Get(ctx, ops.keys, in.ID)
 	if err != nil {
 		return nil, err
@@ -186,63 +186,11 @@ func (ops operations) getKey(ctx context.Context, in *Path) (*rest.VersionedBody
 	if err != nil {
 		return nil, err
 	}
-	now, err := ops.keysNow(ctx, set, subjects)
+	now, err := ops.keys.Listed(ctx, set, subjects)
 	if err != nil {
 		return nil, err
 	}
 	return rest.Versioned(k.Version, now[0]), nil
-}
-
-// KeyNow is a key, its states and its recent calls.
-type KeyNow struct {
-	Key
-	States   []string            `json:"states" doc:"Any of overridden, blocked, near, shadow, banned, expiring, revoked, unreadable"`
-	DeniedBy []schema.Denier     `json:"deniedBy" doc:"Limits that deny some or all calls of the key now, those that deny longest first"`
-	Limits   []schema.LimitState `json:"limits" doc:"Current state of the limits of each caller and of each group; none for a key that may not call"`
-	Activity
-}
-
-// Activity is the recent calls of a key or caller.
-type Activity struct {
-	LastHour schema.Counts `json:"lastHour" doc:"Calls of the last hour"`
-	AtLeast  bool          `json:"atLeast,omitempty" doc:"Calls of the last hour may be missing"`
-	LastUsed *time.Time    `json:"lastUsed,omitempty" doc:"Minute of the last call; absent without a call in the last 24 hours"`
-}
-
-func (ops operations) activities(ctx context.Context, ids []string) ([]Activity, error) {
-	all, err := app.Activities(ctx, ops.calls, ids, time.Now())
-	out := make([]Activity, len(all))
-	for i, one := range all {
-		out[i] = Activity{schema.CountsOf(one.Sum()), one.Incomplete(), schema.Given(one.Last)}
-	}
-	return out, err
-}
-
-// keysNow adds the recent calls of each key.
-func (ops operations) keysNow(ctx context.Context, set *policy.Set,
-	subjects []app.Subject) ([]KeyNow, error) {
-	recent, err := ops.activities(ctx, app.IDsOf(subjects, func(s app.Subject) string { return s.ID }))
-	if err != nil {
-		return nil, err
-	}
-	out := make([]KeyNow, len(subjects))
-	for i, s := range subjects {
-		out[i] = keyNowOf(set, s)
-		out[i].Activity = recent[i]
-	}
-	return out, nil
-}
-
-func keyNowOf(set *policy.Set, s app.Subject) KeyNow {
-	out := KeyNow{Key: keyOf(s.Key), States: []string{},
-		DeniedBy: schema.DeniersOf(s.Deniers), Limits: schema.StatesOf(set, s.Limits)}
-	if out.Kind == "" {
-		out.Kind = string(policy.APIKey) // the kind of an unreadable record is unknown
-	}
-	for _, state := range s.States() {
-		out.States = append(out.States, string(state))
-	}
-	return out
 }
 
 type (
@@ -253,13 +201,7 @@ type (
 		Tag    string `query:"tag" maxLength:"50" doc:"Only keys that have this tag"`
 		State  string `query:"state" enum:"overridden,blocked,near,shadow,banned,expiring,revoked,unreadable" doc:"Only keys in this state; banned, blocked and near are not sorted by name"`
 		Order  string `query:"order" enum:"name,closest,busiest,denied,today" default:"name" doc:"closest: the keys whose limits, with those of groups, are used up most, on one page. busiest and denied: the keys among the 64 callers with the most calls, or with the most calls that were denied, refused, or would be denied in shadow, of the last hour, on one page. today: keys that called on the present day in UTC, about the busiest first"`
-		rest.Paging
-	}
-	keysOutput struct {
-		Body struct {
-			Items []KeyNow `json:"items"`
-			Next  string   `json:"next,omitempty" doc:"Value of after for the next page; absent on the last page. Other pages can be short too"`
-		}
+		list.Paging
 	}
 )
 
@@ -277,49 +219,22 @@ func filter(set *policy.Set, prefix, plan, state, at string) (app.KeyFilter, err
 	return f, nil
 }
 
-func (ops operations) listKeys(ctx context.Context, in *keysInput) (*keysOutput, error) {
+func (ops operations) listKeys(ctx context.Context, in *keysInput) (list.Page[app.ListedKey], error) {
 	set, err := ops.keys.Set(ctx)
 	if err != nil {
-		return nil, err
+		return list.Page[app.ListedKey]{}, err
 	}
 	f, err := filter(set, in.Prefix, in.Plan, in.State, "query.plan")
 	if err != nil {
-		return nil, err
+		return list.Page[app.ListedKey]{}, err
 	}
 	f.Tag, f.Group = in.Tag, in.Group
 	order := app.Order(in.Order)
 	if in.Order == "name" {
 		order = app.ByName
 	}
-	for count := in.Count; ; count /= 2 {
-		found, err := app.FindOrdered(ctx, ops.keys, set, f, order, in.After, count)
-		if err != nil {
-			return nil, cursorProblem(err)
-		}
-		items, err := ops.keysNow(ctx, set, found.Subjects)
-		if err != nil {
-			return nil, err
-		}
-		if count > 1 && tooLarge(items) {
-			continue
-		}
-		out := &keysOutput{}
-		out.Body.Items, out.Body.Next = items, found.Next
-		return out, nil
-	}
-}
-
-// maxPage bounds a page of keys in bytes. A Lambda function can answer 4.5 MB without
-// compression.
-const maxPage = 4 << 20
-
-// tooLarge reports whether keys exceed maxPage. A hundred of them never do.
-func tooLarge(items []KeyNow) bool {
-	if len(items) <= 100 {
-		return false
-	}
-	text, err := json.Marshal(items)
-	return err == nil && len(text) > maxPage
+	found, err := ops.keys.Keys(ctx, set, f, order, in.Paging)
+	return found, cursorProblem(err)
 }
 
 // cursorProblem maps the error of an invalid cursor to a problem of query.after.

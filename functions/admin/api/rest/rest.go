@@ -6,6 +6,7 @@ package rest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/list"
 )
 
 // Prefix begins every path.
@@ -162,12 +164,19 @@ func Versioned[T any](version int64, body T) *VersionedBody[T] {
 	return &VersionedBody[T]{ETag(version), body}
 }
 
-type (
-	// Paging is the query of a page of a list.
-	Paging struct {
-		After string `query:"after" maxLength:"1000" doc:"The value of next on the previous page"`
-		Count int    `query:"count" minimum:"1" maximum:"500" default:"50"`
+// List makes an operation of what answers a query with a page of a list.
+func List[Q, T any](read func(context.Context, *Q) (list.Page[T], error)) func(context.Context, *Q) (
+	*Body[list.Page[T]], error) {
+	return func(ctx context.Context, q *Q) (*Body[list.Page[T]], error) {
+		found, err := read(ctx, q)
+		if invalid, ok := errors.AsType[*list.InvalidError](err); ok {
+			return nil, Invalid("query."+invalid.Name, invalid.Message)
+		}
+		return Answer(found), err
 	}
+}
+
+type (
 	// AcceptQuery confirms warnings.
 	AcceptQuery struct {
 		Accept bool `query:"accept" doc:"Saves despite warnings; without it, a save with warnings gets 409"`

@@ -1,37 +1,16 @@
-// Package schema has the parts of answers that several operations share: the state of a
-// limit, numbers of calls, the author of a change, field errors. Package policydoc has
-// those of the policies. Packages api and keys import it. It must not read Valkey.
+// Package schema has the parts of answers that several operations share: numbers of calls by
+// cause, times, field errors. Package policydoc has those of the policies. Packages api and
+// keys import it. It must not read Valkey.
 package schema
 
 import (
-	"cmp"
-	"strconv"
 	"strings"
 	"time"
 
 	"tidegate/functions/admin/api/rest"
-	"tidegate/functions/admin/app"
-	"tidegate/functions/admin/policydoc"
-	"tidegate/internal/enforce"
-	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/records"
 )
-
-// Counts are numbers of calls. Allowed, Denied and Refused together are all calls.
-type Counts struct {
-	Allowed      int64 `json:"allowed"`
-	Denied       int64 `json:"denied" doc:"Calls that a limit denied"`
-	Refused      int64 `json:"refused" doc:"Calls refused for any other cause: the credential, a ban, the address, no access, or Valkey unavailable"`
-	ShadowDenied int64 `json:"shadowDenied" doc:"Calls that a limit in shadow would have denied"`
-	Degraded     int64 `json:"degraded" doc:"Calls decided while Valkey was unavailable"`
-	Cost         int64 `json:"cost" doc:"Total cost of the allowed calls"`
-}
-
-// CountsOf converts counts.
-func CountsOf(c records.Counts) Counts {
-	return Counts{c.Allowed, c.Denied, c.Refused, c.Shadow, c.Degraded, c.Cost}
-}
 
 // KindCount is the number of calls that were denied by a limit, or refused for a cause and a
 // reason, or that a limit in shadow would have denied.
@@ -52,27 +31,6 @@ func KindsOf(all []records.KindCount) []KindCount {
 	return out
 }
 
-// Denier is a limit that denies calls of a caller now.
-type Denier struct {
-	Limit string     `json:"limit" example:"10 per 10 seconds on search"`
-	Until *time.Time `json:"until,omitempty" doc:"When a call passes if nobody calls; absent if none ever does"`
-}
-
-// DeniersOf converts deniers. It is empty, not nil, without any.
-func DeniersOf(all []app.Denier) []Denier {
-	out := make([]Denier, len(all))
-	for i, d := range all {
-		out[i] = Denier{d.Limit, Given(d.Until)}
-	}
-	return out
-}
-
-// Actor is who made a change.
-type Actor struct {
-	Kind string `json:"kind" enum:"user,token,system"`
-	Name string `json:"name"`
-}
-
 // InBody converts errors of fields to details of the body. It trims the prefix cut from
 // each field.
 func InBody(fields []policy.FieldError, cut string) []rest.Detail {
@@ -80,60 +38,6 @@ func InBody(fields []policy.FieldError, cut string) []rest.Detail {
 	for i, f := range fields {
 		all[i] = rest.Detail{
 			Location: "body." + strings.TrimPrefix(f.Field, cut), Message: rest.Clip(f.Message)}
-	}
-	return all
-}
-
-// LimitState is a limit and what it counts now.
-type LimitState struct {
-	Limit      policydoc.LimitFields `json:"limit"`
-	Text       string                `json:"text" doc:"The limit in words" example:"100 per 10 seconds, on search"`
-	Source     string                `json:"source" enum:"plan,policy,override,group" doc:"Where the limit stands: group is an override of the key's group"`
-	Plan       string                `json:"plan,omitempty" doc:"Name of the plan where the limit stands"`
-	Who        string                `json:"who" doc:"For whom the limit counts apart" example:"each caller"`
-	Route      string                `json:"route,omitempty" doc:"Route or pattern whose calls it counts; absent for every call"`
-	Cost       int64                 `json:"cost" doc:"What the call takes from the limit"`
-	Used       *int64                `json:"used,omitempty" doc:"Absent if unread"`
-	Remaining  *int64                `json:"remaining,omitempty" doc:"Absent if unread"`
-	Owed       int64                 `json:"owed,omitempty" doc:"Cost counted above the limit by settlements; the limit denies until it has drained"`
-	Next       int64                 `json:"next,omitempty" doc:"Milliseconds until remaining rises if nobody calls; absent if nothing is used"`
-	RetryAfter int64                 `json:"retryAfter,omitempty" doc:"Milliseconds until the call fits if nobody else calls; absent if it fits, or never does"`
-	Never      bool                  `json:"never,omitempty" doc:"The cost is above the limit"`
-	Unread     bool                  `json:"unread,omitempty" doc:"The state is not known: each address or parameter has its own, or another limit denied first"`
-	CountsOnly bool                  `json:"countsOnly,omitempty" doc:"An override replaces the limit: it goes on counting and denies nothing"`
-}
-
-// sources has the names of the sources of limits.
-var sources = [...]string{limits.FromPlan: "plan", limits.FromPolicy: "policy",
-	limits.FromOverride: "override", limits.FromGroupOverride: "group"}
-
-// StateOf converts the state of a limit.
-func StateOf(set *policy.Set, l enforce.LimitState) LimitState {
-	out := LimitState{Limit: policydoc.LimitFields(l.Fields()), Text: l.String(),
-		Source: sources[l.Source],
-		Who:    cmp.Or(l.For(), "each caller"), Route: l.On, Cost: l.Cost, Owed: l.Owed,
-		Next: l.Next.Milliseconds(), RetryAfter: ceilMilliseconds(l.RetryAfter), Never: l.Never,
-		Unread: l.Unread, CountsOnly: l.CountsOnly}
-	if number, err := strconv.Atoi(l.PlanID); err == nil && l.Source == limits.FromPlan {
-		out.Plan = set.PlanName(number)
-	}
-	if !l.Unread {
-		used, remaining := l.Used(), l.Remaining
-		out.Used, out.Remaining = &used, &remaining
-	}
-	return out
-}
-
-// ceilMilliseconds rounds up, so that a client that waits so long is not early.
-func ceilMilliseconds(d time.Duration) int64 {
-	return int64((d + time.Millisecond - 1) / time.Millisecond)
-}
-
-// StatesOf converts the states of limits. It is empty, not nil, without limits.
-func StatesOf(set *policy.Set, list []enforce.LimitState) []LimitState {
-	all := make([]LimitState, len(list))
-	for i, l := range list {
-		all[i] = StateOf(set, l)
 	}
 	return all
 }

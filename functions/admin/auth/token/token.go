@@ -86,13 +86,13 @@ func (n New) validate(now time.Time) error {
 
 // Token is a stored token, without its secret.
 type Token struct {
-	ID      string
-	Name    string
-	Scope   Scope
-	By      string // its creator
-	Created time.Time
-	Expires time.Time
-	Used    time.Time // last use, to the minute; zero if never used
+	ID      string    `json:"id"`
+	Name    string    `json:"name"`
+	Scope   Scope     `json:"scope" doc:"read, write or settle; empty if the token's record is unreadable"`
+	By      string    `json:"createdBy"`
+	Created time.Time `json:"created"`
+	Expires time.Time `json:"expires"`
+	Used    time.Time `json:"lastUsed,omitzero" required:"false" doc:"Minute of the last use; absent if never used"`
 }
 
 // Expired reports whether the token has expired.

@@ -3,23 +3,21 @@
 package alerts
 
 import (
+	"context"
 	"errors"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/a-h/templ"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/table"
+	"tidegate/functions/admin/list"
 	"tidegate/internal/crossing"
-	"tidegate/internal/policy"
 	"tidegate/web/templates"
-)
-
-const (
-	perPage = 50 // alerts
-	maxID   = 64 // bytes
 )
 
 // Pages serves the page.
@@ -37,7 +35,8 @@ func New(r *page.Renderer, keys *app.Registry, crossings *crossing.Store) *Pages
 // Routes returns the page.
 func (d *Pages) Routes() []auth.Route {
 	return []auth.Route{
-		{Pattern: "GET /alerts", Role: auth.Viewer, Handle: d.show},
+		{Pattern: "GET /alerts", Role: auth.Viewer, Handle: d.list().Show},
+		{Pattern: "GET /alerts.csv", Role: auth.Viewer, Handle: d.list().Export, Deadline: auth.Slow},
 		{Pattern: "POST /alerts/test", Role: auth.Editor, Handle: d.test},
 	}
 }
@@ -75,81 +74,61 @@ func targetWords(arn string) string {
 	return "SNS, topic " + name
 }
 
-func (d *Pages) show(w http.ResponseWriter, r *http.Request) error {
-	path, query := d.Path("/alerts"), r.URL.Query()
-	q := crossing.Query{Subject: strings.TrimSpace(query.Get("key")), After: query.Get("after"),
-		Count: perPage}
-	p := templates.AlertsPage{
-		Page: d.Page(r, "Alerts"), Action: path, Key: page.Clip(q.Subject, maxID),
-		Target: targetWords(d.crossings.Target), Nowhere: nowhere,
-		Empty: templates.Empty{Heading: "No alerts",
-			Advice: "No call has crossed a threshold in the last 30 days. To get alerts, add thresholds " +
-				"to a limit of a plan, policy or override: 10,000 per day, notify at 80 %."},
+// list returns the list of alerts.
+func (d *Pages) list() *table.Of[app.AlertQuery, app.Alert] {
+	return &table.Of[app.AlertQuery, app.Alert]{
+		Renderer: d.Renderer, Path: "/alerts", Title: "Alerts", File: "alerts",
+		Caption: "Reached thresholds, newest first",
+		Read: func(ctx context.Context, q *app.AlertQuery) (list.Page[app.Alert], error) {
+			return app.Alerts(ctx, d.keys, d.crossings, q)
+		},
+		Columns: func(*app.AlertQuery) []table.Column[app.Alert] {
+			return []table.Column[app.Alert]{
+				{Head: "Time", Cell: func(a *app.Alert) templ.Component { return templates.At(a.Time) }},
+				{Head: "Caller", Cell: func(a *app.Alert) templ.Component {
+					return table.Caller(d.Renderer, a.KeyID, a.Record.Name, a.Plan)
+				}},
+				{Head: "Reached", Class: "num", Cell: reached},
+				{Head: "Limit", Cell: func(a *app.Alert) templ.Component {
+					return templates.Text(page.Clip(a.Limit, 2*page.MaxName))
+				}},
+				{Head: "Used", Class: "num", Cell: func(a *app.Alert) templ.Component {
+					return templates.Text(page.Number(a.Used) + " of " + page.Number(a.Max))
+				}},
+				{Head: "Resets", Cell: func(a *app.Alert) templ.Component { return templates.At(a.Resets) }},
+			}
+		},
+		Filters: func(_ context.Context, q *app.AlertQuery) ([]templates.Filter, error) {
+			return []templates.Filter{{Name: "key", Label: "Key", Hint: "Name or id", Shown: q.KeyName}}, nil
+		},
+		Empty: func(*app.AlertQuery, *list.Page[app.Alert]) templates.Empty {
+			return templates.Empty{Heading: "No alerts",
+				Advice: "No call has crossed a threshold in the last 30 days. To get alerts, add thresholds " +
+					"to a limit of a plan, policy or override: 10,000 per day, notify at 80 %."}
+		},
+		Add: d.addTarget,
 	}
-	if len(q.Subject) > maxID || q.Subject != "" && !app.IsID(q.Subject) {
-		p.Problem = "No key has this id. Search by name instead?"
-		return d.Render(w, r, http.StatusUnprocessableEntity, templates.Alerts(p))
-	}
-	list, err := d.crossings.List(r.Context(), q)
-	if errors.Is(err, crossing.ErrCursor) {
-		return page.Problem{Status: http.StatusBadRequest}
-	}
-	if err == nil {
-		p.Rows, err = d.rows(r, list.Events)
-	}
-	if err != nil {
-		return page.Failed("read alerts", err)
-	}
-	if list.Unreadable > 0 {
-		p.Notes = append(p.Notes, "Alerts that cannot be read, skipped: "+page.Number(list.Unreadable)+".")
-	}
-	if list.Dropped > 0 {
-		p.Notes = append(p.Notes, "About "+page.Number(list.Dropped)+
-			" more alerts of callers without an API key, yesterday and today, are not listed.")
-	}
-	if p.Target != "" && page.CanEdit(r) {
-		p.Test = d.Path("/alerts/test")
-	}
-	values := url.Values{"key": {q.Subject}}
-	if q.Subject != "" {
-		p.Clear = path
-	}
-	if q.After != "" {
-		p.First = page.Address(path, values)
-	}
-	if list.Next != "" {
-		values.Set("after", list.Next)
-		p.Next = page.Address(path, values)
-	}
-	return d.Render(w, r, http.StatusOK, templates.Alerts(p))
 }
 
-// rows returns events as rows of a table, with the current names of keys.
-func (d *Pages) rows(r *http.Request, events []crossing.Event) ([]templates.AlertRow, error) {
-	known, err := app.Records(r.Context(), d.keys, nil, events,
-		func(e crossing.Event) string { return e.KeyID })
-	if err != nil {
-		return nil, err
+func reached(a *app.Alert) templ.Component {
+	text := strconv.Itoa(a.Threshold) + " %"
+	if a.Threshold == 100 {
+		return templates.Strong(text)
 	}
-	rows := make([]templates.AlertRow, len(events))
-	for i := range events {
-		rows[i] = d.row(&events[i], known[events[i].KeyID])
-	}
-	return rows, nil
+	return templates.Text(text)
 }
 
-func (d *Pages) row(e *crossing.Event, k policy.Key) templates.AlertRow {
-	row := templates.AlertRow{
-		At: page.Instant(e.Time), Caller: e.KeyID, Plan: page.Clip(e.Plan, page.MaxName),
-		Limit: page.Clip(e.Limit, 2*page.MaxName), Threshold: strconv.Itoa(e.Threshold) + " %",
-		Used:   page.Number(e.Used) + " of " + page.Number(e.Max),
-		Resets: page.Instant(e.Resets), Reached: e.Threshold == 100,
+// addTarget says where alerts are sent, and adds the button that sends a test there.
+func (d *Pages) addTarget(r *http.Request, v *templates.List, _ *app.AlertQuery, _ *list.Page[app.Alert]) error {
+	v.Lead = "Limits that reached an alert threshold in the last 30 days, newest first. "
+	target := targetWords(d.crossings.Target)
+	if target == "" {
+		v.Lead += nowhere + " Deploy with -c crossings=eventbridge or sns to send them."
+		return nil
 	}
-	switch {
-	case k.ID != "" && k.Kind == policy.APIKey:
-		row.Caller, row.Address = page.Clip(k.Name, page.MaxName), d.Path("/keys/"+k.ID)
-	case app.IsID(e.KeyID):
-		row.Address = d.Path("/callers/" + e.KeyID)
+	v.Lead += "Sent to " + target + "."
+	if page.CanEdit(r) {
+		v.Actions = templates.PostButton(d.Path("/alerts/test"), "Send a test", "Send a test")
 	}
-	return row
+	return nil
 }

@@ -1,20 +1,25 @@
 // Package auditlog serves the pages of the audit, which is the log of changes: the list
 // with its CSV export, and the form that undoes a change. Package dashboard mounts it;
-// other pages list entries with Rows. It edits only to undo a change, through package app.
+// other pages list entries by Table. It edits only to undo a change, through package app.
 package auditlog
 
 import (
 	"cmp"
-	"encoding/json"
+	"context"
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/a-h/templ"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/groups"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/table"
+	"tidegate/functions/admin/list"
+	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/web/templates"
 )
@@ -23,26 +28,27 @@ import (
 type Pages struct {
 	*page.Renderer
 	*changes.Changes
-	keys *app.Registry
+	keys    *app.Registry
+	columns []table.Column[changes.Entry]
 }
 
 // New returns the pages; r renders them.
 func New(r *page.Renderer, shared *changes.Changes, keys *app.Registry) *Pages {
-	return &Pages{Renderer: r, Changes: shared, keys: keys}
+	d := &Pages{Renderer: r, Changes: shared, keys: keys}
+	d.columns = d.newColumns()
+	return d
 }
 
 // Routes returns the pages.
 func (d *Pages) Routes() []auth.Route {
 	return []auth.Route{
-		{Pattern: "GET /audit", Role: auth.Viewer, Handle: d.showAudit, Deadline: auth.Slow},
-		{Pattern: "GET /audit.csv", Role: auth.Viewer, Handle: d.exportAudit, Deadline: auth.Long},
+		{Pattern: "GET /audit", Role: auth.Viewer, Handle: d.list().Show, Deadline: auth.Slow},
+		{Pattern: "GET /audit.csv", Role: auth.Viewer, Handle: d.list().Export, Deadline: auth.Long},
 		{Pattern: "GET /audit/{number}/undo", Role: auth.Editor, Handle: d.showUndo, Deadline: auth.Slow},
 		{Pattern: "POST /audit/{number}/undo", Role: auth.Editor, Handle: d.undo, Resumes: true,
 			Deadline: auth.Slow},
 	}
 }
-
-const entriesPerPage = 50
 
 // auditActions are the filters by action. A value is a prefix of the action's name.
 var auditActions = []templates.Option{
@@ -64,49 +70,57 @@ var auditActions = []templates.Option{
 	{Value: registry.OfTokens, Text: "machine tokens"},
 }
 
-func (d *Pages) showAudit(w http.ResponseWriter, r *http.Request) error {
-	f, ok := readFilter(r)
-	if !ok {
-		return page.Problem{Status: http.StatusBadRequest}
+// list returns the list of changes.
+func (d *Pages) list() *table.Of[app.AuditQuery, changes.Entry] {
+	return &table.Of[app.AuditQuery, changes.Entry]{
+		Renderer: d.Renderer, Path: "/audit", Title: "Audit", File: "audit", Caption: "Changes, newest first",
+		Read: func(ctx context.Context, q *app.AuditQuery) (list.Page[changes.Entry], error) {
+			found, err := d.keys.Audits(ctx, q)
+			if err != nil {
+				return list.Page[changes.Entry]{}, err
+			}
+			entries, err := d.Describe(ctx, found.Items)
+			return list.Page[changes.Entry]{Items: entries, Next: found.Next}, err
+		},
+		Columns: func(*app.AuditQuery) []table.Column[changes.Entry] { return d.columns },
+		Ranges: []templates.Option{
+			{Value: "", Text: "all"}, {Value: "today", Text: "today"},
+			{Value: "yesterday", Text: "yesterday"}, {Value: "7d", Text: "7d"},
+		},
+		Filters: func(_ context.Context, q *app.AuditQuery) ([]templates.Filter, error) {
+			return []templates.Filter{
+				{Name: "subject", Label: "Key", Hint: "Name, id or policy", Shown: q.Key.Name},
+				{Name: "action", Label: "Change", Options: auditActions},
+				{Name: "by", Label: "By", Hint: "Actor"},
+				{Name: "change", Label: "Number"},
+				{Name: "from", Label: "From", Time: true}, {Name: "to", Label: "To", Time: true},
+			}, nil
+		},
+		Empty: emptyAudit,
+		Add: func(_ *http.Request, v *templates.List, q *app.AuditQuery, _ *list.Page[changes.Entry]) error {
+			v.Search, v.On = d.Path("/search"), "audit"
+			switch {
+			case q.Choices != nil:
+				values := list.Values(q)
+				v.Choices = page.KeyChoices(q.Choices, q.More, func(k policy.Key) string {
+					values.Set("subject", k.ID)
+					return page.Address(d.Path("/audit"), values)
+				})
+			case q.Key.ID != "":
+				v.Above = templates.Parts(templates.Text("Changes of"),
+					templates.Link(page.Clip(q.Key.Name, page.MaxName), d.Path("/keys/"+q.Key.ID)))
+			}
+			return nil
+		},
 	}
-	if app.LooksLikeSecret(f.typed) { // no page repeats a secret, even one in its address
-		d.Flash(r, "You pasted a whole secret. Enter a name or an id.", "")
-		return page.Redirect(w, r, d.Path("/audit"))
-	}
-	p := templates.AuditPage{Page: d.Page(r, "Audit")}
-	var list registry.AuditPage
-	status := http.StatusUnprocessableEntity
-	if f.problem == "" {
-		var err error
-		if list, err = d.list(r.Context(), &f); err != nil {
-			return page.Failed("read audit", err)
-		}
-		entries, err := d.Describe(r.Context(), list.Entries)
-		if err != nil {
-			return page.Failed("read changes", err)
-		}
-		p.Entries, status = d.Rows(r, entries), http.StatusOK
-	}
-	path, values := d.Path("/audit"), f.values()
-	p.Filter, p.Choices = d.filterView(&f), f.choices
-	p.Export = page.Address(d.Path("/audit.csv"), values)
-	p.Empty = emptyAudit(f, list)
-	if f.before != "" {
-		p.First = page.Address(path, values)
-	}
-	if list.Next > 0 {
-		values.Set("before", strconv.FormatUint(list.Next, 10))
-		p.Next = page.Address(path, values)
-	}
-	return d.Render(w, r, status, templates.Audit(p))
 }
 
-func emptyAudit(f filter, list registry.AuditPage) templates.Empty {
+func emptyAudit(q *app.AuditQuery, found *list.Page[changes.Entry]) templates.Empty {
 	switch {
-	case list.Next > 0:
+	case found.Next != "":
 		return templates.Empty{Heading: "No changes on this page",
 			Advice: "No match among the latest changes. The next page searches older ones."}
-	case f.typed != "" && f.key.ID == "" && f.Subject != app.PolicyRecord:
+	case q.Subject != "" && q.Key.ID == "" && q.Subject != app.PolicyRecord:
 		return templates.Empty{Heading: "No changes found",
 			Advice: "No key has this id or name, and no change in this period mentions it."}
 	}
@@ -114,38 +128,53 @@ func emptyAudit(f filter, list registry.AuditPage) templates.Empty {
 		Advice: "Changes to keys and policies appear here."}
 }
 
-// Rows returns entries as rows of a table.
-func (d *Pages) Rows(r *http.Request, entries []changes.Entry) []templates.Entry {
-	rows := make([]templates.Entry, len(entries))
-	for i, e := range entries {
-		text, subject := sentence(e)
-		lead, tail, named := strings.Cut(text, "%")
-		row := templates.Entry{
-			Number: page.Number(int64(e.Number)), At: page.Instant(e.Time), By: page.Clip(e.By.Name,
-				page.MaxName),
-			Lead: lead, Tail: tail, Reason: page.Clip(e.Reason, 300), Changes: e.Changes,
-		}
-		if named {
-			row.Subject = subject
-		}
-		switch subjects, more := subjectsOf(e.AuditEntry); {
-		case !named:
-		case len(subjects) == 1:
-			row.Address = d.path(e, subjects[0])
-		default:
-			for _, s := range subjects {
-				row.Of = append(row.Of, templates.Choice{Text: subjectName(s), Address: d.subjectPath(s)})
+// Table returns entries as a table, for the page of their subject.
+func (d *Pages) Table(entries []changes.Entry) templates.Table {
+	return table.Rows("Changes, newest first", d.columns, entries, nil)
+}
+
+func (d *Pages) newColumns() []table.Column[changes.Entry] {
+	return []table.Column[changes.Entry]{
+		{Head: "Time", Cell: func(e *changes.Entry) templ.Component { return templates.At(e.Time) }},
+		{Head: "Actor", Class: "narrow", Cell: func(e *changes.Entry) templ.Component {
+			return templates.Text(page.Clip(e.By.Name, page.MaxName))
+		}},
+		{Head: "Action", Cell: d.action},
+		{Head: "Changes", Cell: d.changes},
+		{Cell: func(e *changes.Entry) templ.Component {
+			text := Words(*e) + ", " + page.Instant(e.Time).Text
+			if app.Irreversible(e.Action) != "" {
+				return templates.Text("")
 			}
-			if more > 0 {
-				row.More = "and " + page.Number(more) + " more"
-			}
-		}
-		if page.CanEdit(r) && app.Irreversible(e.Action) == "" {
-			row.Undo = d.undoPath(e.Number)
-		}
-		rows[i] = row
+			return table.ForEditors(templates.LabelledLink("Undo", "Undo: "+text, d.undoPath(e.Number)))
+		}},
 	}
-	return rows
+}
+
+// action says what an entry did, with a link to its subject.
+func (d *Pages) action(e *changes.Entry) templ.Component {
+	text, subject := sentence(*e)
+	lead, tail, named := strings.Cut(text, "%")
+	address := ""
+	if subjects, _ := subjectsOf(e.AuditEntry); named && len(subjects) == 1 {
+		address = d.path(*e, subjects[0])
+	}
+	return templates.Sentence(lead, subject, address, tail, "#"+page.Number(int64(e.Number)))
+}
+
+// changes shows the differences, the first of several subjects, and the reason.
+func (d *Pages) changes(e *changes.Entry) templ.Component {
+	var of []templates.Choice
+	more := ""
+	if subjects, others := subjectsOf(e.AuditEntry); len(subjects) > 1 {
+		for _, s := range subjects {
+			of = append(of, templates.Choice{Text: subjectName(s), Address: d.subjectPath(s)})
+		}
+		if others > 0 {
+			more = "and " + page.Number(others) + " more"
+		}
+	}
+	return templates.EntryChanges(of, more, e.Changes, page.Clip(e.Reason, 300))
 }
 
 func (d *Pages) undoPath(number uint64) string {
@@ -180,65 +209,4 @@ func (d *Pages) subjectPath(s registry.AuditSubject) string {
 		return d.Path(groups.Path(s.Name))
 	}
 	return d.Path("/keys/" + s.Record)
-}
-
-// exportAudit sends the changes that match the filter as CSV, newest first. The last row of
-// a full file, and a Link header, lead to the next file.
-func (d *Pages) exportAudit(w http.ResponseWriter, r *http.Request) error {
-	f, ok := readFilter(r)
-	if !ok || f.problem != "" || app.LooksLikeSecret(f.typed) {
-		return page.Problem{Status: http.StatusBadRequest}
-	}
-	t := page.NewTable("number", "id", "time", "kind", "by", "action", "items", "records", "names",
-		"changes", "reason")
-	f.Count = page.CSVRows
-	next := ""
-	for {
-		list, err := d.list(r.Context(), &f)
-		if err != nil {
-			return page.Failed("read audit", err)
-		}
-		entries, err := d.Describe(r.Context(), list.Entries)
-		if err != nil {
-			return page.Failed("read changes", err)
-		}
-		for _, e := range entries {
-			t.Row(entryCells(e)...)
-		}
-		if f.Before = list.Next; list.Next == 0 {
-			break
-		}
-		if t.Ends() {
-			values := f.values()
-			values.Set("before", strconv.FormatUint(list.Next, 10))
-			next = page.Address(d.Path("/audit.csv"), values)
-			break
-		}
-	}
-	t.Send(w, "tidegate-audit.csv", next)
-	return nil
-}
-
-func entryCells(e changes.Entry) []string {
-	var records, names, changed []string
-	for _, s := range e.Subjects {
-		records, names = append(records, s.Record), append(names, s.Name)
-	}
-	for _, c := range e.Changes {
-		changed = append(changed, c.What+": "+c.Before+" → "+c.After)
-	}
-	return []string{
-		strconv.FormatUint(e.Number, 10), e.ID, page.Stamp(e.Time), e.By.Kind, e.By.Name, e.Action,
-		strconv.Itoa(e.Items), strings.Join(records, " "), jsonList(names), strings.Join(changed, "; "),
-		e.Reason,
-	}
-}
-
-// jsonList returns names, which may have spaces, as JSON.
-func jsonList(names []string) string {
-	text, err := json.Marshal(names)
-	if err != nil {
-		return ""
-	}
-	return string(text)
 }

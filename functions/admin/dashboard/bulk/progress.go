@@ -104,7 +104,7 @@ func (d *Pages) renderProgress(w http.ResponseWriter, r *http.Request, status in
 		Processed: page.Number(p.processed()), Progress: strconv.FormatInt(p.processed(), 10),
 		Of: page.Number(p.Bulk.Total), Total: strconv.FormatInt(max(p.Bulk.Total, 1), 10),
 		Done: page.Number(p.Done), Skipped: page.Number(p.Skipped), More: more, Problem: problem,
-		Back: p.Back, Audit: d.Path("/audit?what=" + registry.OfKeys),
+		Back: p.Back, Audit: d.Path("/audit?action=" + registry.OfKeys),
 	}
 	if p.Failed > 0 {
 		v.Failed = page.Number(p.Failed)

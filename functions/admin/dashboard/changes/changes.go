@@ -48,7 +48,7 @@ func New(renderer *page.Renderer, keys *app.Registry) *Changes {
 type Entry struct {
 	registry.AuditEntry
 
-	Changes []templates.Change // of its first records
+	Changes []templates.Change `json:"changes"` // of its first records
 }
 
 const (

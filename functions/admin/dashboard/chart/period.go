@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/list"
 	"tidegate/internal/records"
 	"tidegate/web/templates"
 )
@@ -67,8 +68,8 @@ func ReadPeriod(view url.Values, now time.Time) Period {
 
 // readCustom reads from and to. Problem is set if they are invalid.
 func readCustom(view url.Values, now time.Time) Period {
-	from, fromErr := page.ParseInstant(view.Get("from"))
-	to, toErr := page.ParseInstant(view.Get("to"))
+	from, fromErr := list.ParseInstant(view.Get("from"))
+	to, toErr := list.ParseInstant(view.Get("to"))
 	p := Period{From: from, To: to}
 	if latest := now.Add(maxAhead); to.After(latest) {
 		p.To = latest

@@ -5,17 +5,19 @@ package denials
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/url"
-	"strconv"
+	"slices"
 	"time"
+
+	"github.com/a-h/templ"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/table"
+	"tidegate/functions/admin/list"
 	"tidegate/internal/cause"
-	"tidegate/internal/policy"
 	"tidegate/internal/records"
 	"tidegate/web/templates"
 )
@@ -35,237 +37,220 @@ func New(r *page.Renderer, keys *app.Registry, calls *records.Reader) *Pages {
 // Routes returns the pages.
 func (d *Pages) Routes() []auth.Route {
 	return []auth.Route{
-		{Pattern: "GET /denials", Role: auth.Viewer, Handle: d.showDenials},
-		{Pattern: "GET /denials.csv", Role: auth.Viewer, Handle: d.exportDenials, Deadline: auth.Slow},
+		{Pattern: "GET /denials", Role: auth.Viewer, Handle: func(w http.ResponseWriter, r *http.Request) error {
+			return d.list().Show(w, r)
+		}},
+		{Pattern: "GET /denials.csv", Role: auth.Viewer, Handle: d.list().Export, Deadline: auth.Slow},
 	}
 }
 
-const (
-	denialsPerPage = 50
-	recentDenials  = 10  // latest denials that other pages list
-	maxFilterText  = 200 // characters
-)
+const recentDenials = 10 // latest denials that other pages list
 
-func (d *Pages) showDenials(w http.ResponseWriter, r *http.Request) error {
-	set, err := d.keys.Set(r.Context())
-	if err != nil {
-		return page.Failed("read policy", err)
+// list returns the list of denials, for one request: it keeps what was counted.
+func (d *Pages) list() *table.Of[app.DenialQuery, app.Denial] {
+	var count *counted
+	return &table.Of[app.DenialQuery, app.Denial]{
+		Renderer: d.Renderer, Path: "/denials", Title: "Denials", File: "denials", Live: true,
+		Caption: "Denied and refused calls by minute, newest first", Read: d.keys.Denials,
+		Columns: func(q *app.DenialQuery) []table.Column[app.Denial] { return d.columns(list.Values(q)) },
+		Ranges: []templates.Option{
+			{Value: "1h", Text: "1h"}, {Value: "", Text: "24h"},
+			{Value: "today", Text: "today"}, {Value: "yesterday", Text: "yesterday"},
+		},
+		Filters: func(ctx context.Context, q *app.DenialQuery) (_ []templates.Filter, err error) {
+			if count, err = d.counts(ctx, q); err != nil {
+				return nil, err
+			}
+			return d.filters(ctx, q, count)
+		},
+		Empty: func(q *app.DenialQuery, found *list.Page[app.Denial]) templates.Empty {
+			switch {
+			case q.Request != "":
+				return templates.Empty{Heading: "No denial found"}
+			case found.Next != "":
+				return templates.Empty{Heading: "No denials",
+					Advice: "No match among the latest entries. The next page searches older ones."}
+			}
+			return templates.Empty{Heading: "No denials", Advice: "No denied or refused call matches."}
+		},
+		Add: func(r *http.Request, v *templates.List, q *app.DenialQuery, found *list.Page[app.Denial]) error {
+			v.Page.Chart = d.ChartScript()
+			if found == nil {
+				return nil
+			}
+			calls := int64(0)
+			for i := range found.Items {
+				calls += found.Items[i].Calls
+			}
+			v.Live.Summary = page.Number(calls) + " calls shown"
+			if q.Request != "" {
+				v.Export, v.Below = "", requests(found.Items)
+				return nil
+			}
+			if q.After != "" || count == nil {
+				return nil
+			}
+			summary, err := d.summaryView(r.Context(), count, q, v.Live.Seconds)
+			if err != nil {
+				return page.Failed("read denials", err)
+			}
+			v.Above = templates.SummaryOfDenials(*summary)
+			return nil
+		},
 	}
-	f, err := readFilter(r, time.Now()).resolve(r.Context(), d.keys, set)
-	if err != nil {
-		return page.Failed("find key", err)
-	}
-	path := d.Path("/denials")
-	query := f.values()
-	query.Set("after", f.After)
-	p := templates.DenialsPage{
-		Page: d.Page(r, "Denials"), Live: d.Live(r, path, query, time.Now()),
-		Empty: templates.Empty{Heading: "No denials", Advice: "No denied or refused call matches."},
-	}
-	p.Page.Chart = d.ChartScript()
-	if f.problem != "" {
-		p.Filter = f.view(path, set, nil)
-		return d.Render(w, r, http.StatusUnprocessableEntity, templates.Denials(p))
-	}
-	if f.request != "" {
-		err = d.addFound(r.Context(), &p, f, set)
-	} else {
-		err = d.addDenials(r.Context(), &p, f, set)
-	}
-	if errors.Is(err, records.ErrCursor) {
-		return page.Problem{Status: http.StatusBadRequest}
-	}
-	if err != nil {
-		return page.Failed("read denials", err)
-	}
-	return d.RenderLive(w, r, templates.DenialsLive(p), templates.Denials(p))
 }
 
-// addFound adds the one denial that a reference or the id of a request names.
-func (d *Pages) addFound(ctx context.Context, p *templates.DenialsPage, f filter, set *policy.Set) error {
-	p.Filter = f.view(d.Path("/denials"), set, nil)
-	reference := ""
-	if _, ok := records.ParseReference(f.request); ok {
-		reference = f.request
-	}
-	found, err := app.FindDenial(ctx, d.records, reference, f.request)
-	if errors.Is(err, records.ErrNotKept) {
-		p.Empty = templates.Empty{Heading: "No denial found",
-			Advice: "Denials are kept for 50 hours, with the ids of the first 20 calls of a caller, limit " +
-				"and minute. The reference in the body of a 429 finds the others."}
+// requests lists the ids of the calls of the one denial that was found.
+func requests(found []app.Denial) templ.Component {
+	if len(found) == 0 || len(found[0].Requests) == 0 {
 		return nil
 	}
-	if err != nil {
-		return err
+	one, of := found[0], "1 call in this minute"
+	if one.Calls != 1 {
+		of = page.Number(one.Calls) + " calls in this minute"
 	}
-	p.Rows, err = d.denialRows(ctx, []records.Denial{found}, url.Values{})
-	if err == nil && len(found.Requests) > 0 {
-		p.Requests = found.Requests
-		p.RequestsOf = callsInMinute(found.Calls)
-		if n := int64(len(found.Requests)); n < found.Calls {
-			p.RequestsOf += ", the ids of " + page.Number(n)
-		}
+	if n := int64(len(one.Requests)); n < one.Calls {
+		of += ", the ids of " + page.Number(n)
 	}
-	return err
+	return templates.RequestIDs(of, one.Requests)
 }
 
-func callsInMinute(n int64) string {
-	if n == 1 {
-		return "1 call in this minute"
+const maxOptions = 20 // limits to choose from
+
+// filters returns the fields of the form. Its selects offer what the policy has, and the
+// limits that were counted.
+func (d *Pages) filters(ctx context.Context, q *app.DenialQuery, c *counted) ([]templates.Filter, error) {
+	set, err := d.keys.Set(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return page.Number(n) + " calls in this minute"
+	causes := []templates.Option{{Text: "any cause"}}
+	for _, one := range cause.All() {
+		if one != cause.Shadow {
+			causes = append(causes, templates.Option{Value: one.String(), Text: app.CauseWords[one]})
+		}
+	}
+	var plans, routes, limits []string
+	for _, p := range set.Plans {
+		plans = append(plans, p.Name)
+	}
+	for _, r := range set.Routes {
+		routes = append(routes, r.Name)
+	}
+	if c != nil {
+		for _, k := range c.limits {
+			if k.Cause == cause.Limit && k.Limit != "" && !slices.Contains(limits, k.Limit) {
+				limits = append(limits, k.Limit)
+			}
+		}
+	}
+	return []templates.Filter{
+		{Name: "key", Label: "Key", Hint: "Name or id", Shown: q.KeyName},
+		{Name: "group", Label: "Group"},
+		{Name: "plan", Label: "Plan", Options: options("any plan", q.Plan, plans)},
+		{Name: "limit", Label: "Limit", Options: options("any limit", q.Limit, limits[:min(len(limits), maxOptions)])},
+		{Name: "route", Label: "Route", Options: options("any route", q.Route, routes)},
+		{Name: "cause", Label: "Cause", Options: causes},
+		{Name: "from", Label: "From", Time: true},
+		{Name: "to", Label: "To", Time: true},
+		{Name: "request", Label: "Request", Hint: "Reference or request id"},
+	}, nil
 }
 
-// addDenials adds a page of the list, the summary of the period on the first page, and the
-// form, whose selects offer what was counted.
-func (d *Pages) addDenials(ctx context.Context, p *templates.DenialsPage, f filter, set *policy.Set) error {
-	list, err := d.records.Denials(ctx, f.DenialQuery)
-	if err != nil {
-		return err
+// options returns the options of a select: any, then values, and the chosen value if it is
+// none of them.
+func options(anyText, chosen string, values []string) []templates.Option {
+	all := []templates.Option{{Text: anyText}}
+	if chosen != "" && !slices.Contains(values, chosen) {
+		values = append(values, chosen)
 	}
-	if p.Rows, err = d.denialRows(ctx, list.Denials, f.values()); err != nil {
-		return err
+	for _, v := range values {
+		all = append(all, templates.Option{Value: v, Text: page.Clip(v, page.MaxName)})
 	}
-	counted, err := d.counts(ctx, f)
-	if err != nil {
-		return err
-	}
-	p.Filter = f.view(d.Path("/denials"), set, counted)
-	if f.After == "" && counted != nil {
-		if p.Summary, err = d.summaryView(ctx, counted, f, p.Live.Seconds); err != nil {
-			return err
-		}
-	}
-	path, values := d.Path("/denials"), f.values()
-	p.Export = page.Address(d.Path("/denials.csv"), values)
-	if f.After != "" {
-		p.First = page.Address(path, page.WithLive(values, p.Live.Seconds))
-	}
-	if list.Next != "" {
-		p.Empty.Advice = "No match among the latest entries. The next page searches older ones."
-		values.Set("after", list.Next)
-		p.Next = page.Address(path, page.WithLive(values, p.Live.Seconds))
-	}
-	calls := int64(0)
-	for _, l := range list.Denials {
-		calls += l.Calls
-	}
-	p.Live.Summary = page.Number(calls) + " calls shown"
-	return nil
+	return all
 }
 
-// exportDenials sends the denials that match the filter as CSV, newest first. A full file
-// has a Link header that leads to the next one.
-func (d *Pages) exportDenials(w http.ResponseWriter, r *http.Request) error {
-	set, err := d.keys.Set(r.Context())
-	if err != nil {
-		return page.Failed("read policy", err)
+// columns returns the columns of a list. Links to more of a limit or a route keep the
+// parameters in keep.
+func (d *Pages) columns(keep url.Values) []table.Column[app.Denial] {
+	filtered := func(name, value string) templ.Component {
+		return templates.Link(page.Clip(value, page.MaxName), page.Filtered(d.Path("/denials"), keep, name, value))
 	}
-	f, err := readFilter(r, time.Now()).resolve(r.Context(), d.keys, set)
-	if err != nil {
-		return page.Failed("find key", err)
-	}
-	if f.problem != "" || f.request != "" {
-		return page.Problem{Status: http.StatusBadRequest}
-	}
-	t := page.NewTable("time", "caller", "name", "plan", "group", "cause", "limit", "reason", "route",
-		"method", "path", "api", "stage", "network", "retry after ms", "calls", "reference")
-	f.Count = records.MaxDenials
-	next := ""
-	for {
-		list, err := d.records.Denials(r.Context(), f.DenialQuery)
-		if errors.Is(err, records.ErrCursor) {
-			return page.Problem{Status: http.StatusBadRequest}
-		}
-		if err != nil {
-			return page.Failed("export denials", err)
-		}
-		known, err := app.Records(r.Context(), d.keys, set, list.Denials, callerOf)
-		if err != nil {
-			return page.Failed("find keys", err)
-		}
-		for i := range list.Denials {
-			l := &list.Denials[i]
-			t.Row(denialCells(l, known[l.Caller].Name)...)
-		}
-		if f.After = list.Next; f.After == "" {
-			break
-		}
-		if t.Ends() {
-			values := f.values()
-			values.Set("after", f.After)
-			next = page.Address(d.Path("/denials.csv"), values)
-			break
-		}
-	}
-	t.Send(w, "tidegate-denials.csv", next)
-	return nil
-}
-
-func callerOf(l records.Denial) string { return l.Caller }
-
-// neverPasses reports whether no retry passes, since the limit is below the call's cost.
-func neverPasses(l *records.Denial) bool { return l.Cause == cause.Limit && l.RetryAfter == 0 }
-
-func denialCells(l *records.Denial, name string) []string {
-	network := ""
-	if l.Network.IsValid() {
-		network = l.Network.String()
-	}
-	wait := strconv.FormatInt(l.RetryAfter.Milliseconds(), 10)
-	if neverPasses(l) {
-		wait = "never"
-	}
-	return []string{
-		l.Time.UTC().Format("2006-01-02T15:04:05.000Z"), l.Caller, name, l.Plan, l.Group, l.Cause.String(),
-		l.Limit, l.Reason, l.Route, l.Method, l.Path, l.API, l.Stage, network, wait,
-		strconv.FormatInt(l.Calls, 10), l.Reference(),
+	return []table.Column[app.Denial]{
+		{Head: "First call", Cell: func(l *app.Denial) templ.Component { return templates.At(l.Time) }},
+		{Head: "Caller", Cell: func(l *app.Denial) templ.Component {
+			return table.Caller(d.Renderer, l.Caller, l.Name, l.Plan)
+		}},
+		{Head: "Cause", Cell: func(l *app.Denial) templ.Component {
+			parts := []templ.Component{templates.Text(app.CauseWords[l.Kind.Cause]), templates.Soft(l.Reason)}
+			if l.Limit != "" {
+				parts = append(parts, filtered("limit", l.Limit))
+			}
+			if l.Route != "" {
+				parts = append(parts, templates.Soft("route"), filtered("route", l.Route))
+			}
+			return templates.Parts(parts...)
+		}},
+		{Head: "Call", Class: "narrow", Cell: func(l *app.Denial) templ.Component {
+			if l.Method == "" { // a caller that proved no key: nothing that it sent is recorded
+				return templates.Text("–")
+			}
+			return templates.Parts(templates.Code(l.Method+" "+page.Clip(l.Path, 200)),
+				templates.Soft(l.API+"/"+l.Stage))
+		}},
+		{Head: "From", Class: "narrow", Cell: func(l *app.Denial) templ.Component {
+			if !l.Network.IsValid() {
+				return templates.Text("–")
+			}
+			return templates.Text(l.Network.String())
+		}},
+		{Head: "Retry after", Class: "num narrow", Cell: func(l *app.Denial) templ.Component {
+			switch {
+			case l.NeverPasses():
+				return templates.Text("never: the limit is below the call's cost")
+			case l.RetryAfter == 0:
+				return templates.Text("–")
+			}
+			return templates.Text(page.Span(time.Duration(l.RetryAfter) * time.Millisecond))
+		}},
+		{Head: "Calls in this minute", Class: "num", Cell: func(l *app.Denial) templ.Component {
+			calls := page.Number(l.Calls)
+			if l.Calls == 0 {
+				calls = "not kept"
+			}
+			if l.Reference == "" {
+				return templates.Text(calls)
+			}
+			return templates.LabelledLink(calls, calls+" calls: "+l.Reference,
+				page.Address(d.Path("/denials"), url.Values{"request": {l.Reference}}))
+		}},
 	}
 }
 
-// Summary describes the latest denials of a key or caller.
+// Summary describes the latest denials of a key, caller or group.
 type Summary struct {
-	Latest []records.Denial      // newest first
-	Rows   []templates.DenialRow // of them
-	All    string                // address of all denials
+	Latest []app.Denial    // newest first
+	Table  templates.Table // of them
+	All    string          // address of all denials
 }
 
-// Recent returns the summary of a key or caller.
+// Recent returns the summary of a key or caller, by its id.
 func (d *Pages) Recent(ctx context.Context, id string) (Summary, error) {
-	keep := url.Values{"key": {id}}
-	s := Summary{All: page.Address(d.Path("/denials"), keep)}
-	list, err := d.latest(ctx, records.DenialQuery{Caller: id})
-	if err != nil {
-		return s, err
-	}
-	s.Latest = list
-	s.Rows, err = d.denialRows(ctx, list, keep)
-	return s, err
+	return d.latest(ctx, &app.DenialQuery{Key: id, IsID: true})
 }
 
-// OfGroup returns the latest denials of the keys of a group, and the address of all.
-func (d *Pages) OfGroup(
-	ctx context.Context, name string,
-) (rows []templates.DenialRow, all string, err error) {
-	list, err := d.latest(ctx, records.DenialQuery{Group: name})
-	if err != nil {
-		return nil, "", err
-	}
-	keep := url.Values{"group": {name}}
-	rows, err = d.denialRows(ctx, list, keep)
-	return rows, page.Address(d.Path("/denials"), keep), err
+// OfGroup returns the summary of the keys of a group.
+func (d *Pages) OfGroup(ctx context.Context, name string) (Summary, error) {
+	return d.latest(ctx, &app.DenialQuery{Group: name})
 }
 
-// latest returns the latest denials of a query within the default period.
-func (d *Pages) latest(ctx context.Context, q records.DenialQuery) ([]records.Denial, error) {
-	g := records.Last(defaultSpan, 0, time.Now())
-	q.From, q.To, q.Count = g.From, g.To.Add(aheadOfUs), recentDenials
-	list, err := d.records.Denials(ctx, q)
-	return list.Denials, err
+// latest returns the latest denials of a query within the last 24 hours.
+func (d *Pages) latest(ctx context.Context, q *app.DenialQuery) (Summary, error) {
+	q.Count = recentDenials
+	found, err := d.keys.Denials(ctx, q)
+	keep := list.Values(q)
+	return Summary{
+		Latest: found.Items, All: page.Address(d.Path("/denials"), keep),
+		Table: table.Rows("Recent denials, newest first", d.columns(keep), found.Items, nil),
+	}, err
 }
-
-const (
-	defaultSpan = 24 * time.Hour
-	// aheadOfUs is how far the clocks that date denials may be ahead of this function's.
-	aheadOfUs = time.Minute
-)

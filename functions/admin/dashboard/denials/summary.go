@@ -2,20 +2,23 @@ package denials
 
 import (
 	"context"
-	"net/url"
 	"slices"
 	"time"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/chart"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/list"
 	"tidegate/internal/cause"
-	"tidegate/internal/policy"
 	"tidegate/internal/records"
 	"tidegate/web/templates"
 )
 
-const topCount = 5 // values of a ranking
+const (
+	topCount = 5 // values of a ranking
+	// maxSpan is the longest period that is counted by the minute.
+	maxSpan = 26 * time.Hour
+)
 
 // stepFor returns the length of a bar in the chart of a period of up to a day.
 func stepFor(span time.Duration) time.Duration {
@@ -36,21 +39,24 @@ type counted struct {
 	all    bool                // the filter selects all callers
 }
 
-// counts reads the counts of the calls that a filter selects; nil if it has parts by which
-// nothing is counted together.
-func (d *Pages) counts(ctx context.Context, f filter) (*counted, error) {
-	g := records.Range{From: f.From, To: f.To, Step: stepFor(f.To.Sub(f.From))}
-	byLimit := f.Plan != "" || f.Limit != ""
-	if f.Group != "" || f.Caller != "" && (f.Plan != "" || f.Route != "") || f.Route != "" && byLimit {
+// counts reads the counts of the calls that a query selects; nil if it has parts by which
+// nothing is counted together, or a period that is not counted by the minute.
+func (d *Pages) counts(ctx context.Context, q *app.DenialQuery) (*counted, error) {
+	g, err := q.Span(time.Now())
+	if err != nil || g.To.Sub(g.From) > maxSpan || q.Method != "" || q.Path != "" {
+		return nil, nil //nolint:nilerr,nilnil // there are no such counts; the list answers an invalid period
+	}
+	g.Step = stepFor(g.To.Sub(g.From))
+	byLimit := q.Plan != "" || q.Limit != ""
+	if q.Group != "" || q.Key != "" && (q.Plan != "" || q.Route != "") || q.Route != "" && byLimit {
 		return nil, nil //nolint:nilnil // there are no such counts
 	}
 	var c counted
-	var err error
 	switch {
-	case f.Caller != "":
-		c.Series, err = d.records.Caller(ctx, f.Caller, g)
-	case f.Route != "":
-		c.Series, err = d.records.Route(ctx, f.Route, g)
+	case q.Key != "":
+		c.Series, err = d.records.Caller(ctx, q.Key, g)
+	case q.Route != "":
+		c.Series, err = d.records.Route(ctx, q.Route, g)
 	case byLimit:
 		c.Series, err = d.records.Limits(ctx, g)
 	default:
@@ -60,10 +66,10 @@ func (d *Pages) counts(ctx context.Context, f filter) (*counted, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.narrow(f)
+	c.narrow(q)
 	c.limits = c.ByKind()
-	if c.all && (f.Cause == 0 || f.Cause == cause.Limit) {
-		byLimit, err := d.records.Limits(ctx, records.Range{From: f.From, To: f.To})
+	if c.all && (q.Cause == "" || q.Cause == cause.Limit.String()) {
+		byLimit, err := d.records.Limits(ctx, records.Range{From: g.From, To: g.To})
 		if err != nil {
 			return nil, err
 		}
@@ -73,16 +79,17 @@ func (d *Pages) counts(ctx context.Context, f filter) (*counted, error) {
 }
 
 // narrow leaves what the filter's cause, plan and limit select.
-func (c *counted) narrow(f filter) {
-	if f.Cause == 0 && f.Plan == "" && f.Limit == "" {
+func (c *counted) narrow(q *app.DenialQuery) {
+	only := cause.Named(q.Cause)
+	if only == 0 && q.Plan == "" && q.Limit == "" {
 		return
 	}
 	for i := range c.Points {
 		c.Points[i].Counts = records.Counts{}
 	}
 	for k, calls := range c.Kinds {
-		if f.Cause != 0 && k.Cause != f.Cause || f.Plan != "" && k.Plan != f.Plan ||
-			f.Limit != "" && k.Limit != f.Limit {
+		if only != 0 && k.Cause != only || q.Plan != "" && k.Plan != q.Plan ||
+			q.Limit != "" && k.Limit != q.Limit {
 			delete(c.Kinds, k)
 			continue
 		}
@@ -101,14 +108,14 @@ func (c *counted) narrow(f filter) {
 
 // summaryView returns the chart, the figures and the rankings of what was counted. Every
 // ranked value links to the list that the filter and the value select.
-func (d *Pages) summaryView(ctx context.Context, c *counted, f filter, live int) (
+func (d *Pages) summaryView(ctx context.Context, c *counted, q *app.DenialQuery, live int) (
 	*templates.DenialsSummary, error) {
-	path, values, sum := d.Path("/denials"), f.values(), c.Sum()
-	unbounded := f.values()
+	path, values, sum := d.Path("/denials"), list.Values(q), c.Sum()
+	unbounded := list.Values(q)
 	for _, name := range []string{"from", "to", "range"} {
 		unbounded.Del(name)
 	}
-	v := &templates.DenialsSummary{Lead: leadOf(c, f), Figures: []templates.Figure{
+	v := &templates.DenialsSummary{Lead: leadOf(c, q), Figures: []templates.Figure{
 		{Name: "Denied", Value: page.AtLeast(sum.Denied, c.Incomplete()), Note: "by a limit"},
 		{Name: "Refused", Value: page.AtLeast(sum.Refused, c.Incomplete()), Note: "for another cause"},
 	}}
@@ -123,28 +130,28 @@ func (d *Pages) summaryView(ctx context.Context, c *counted, f filter, live int)
 		SelectIn: page.Address(path, page.WithLive(unbounded, live))}.View()
 	v.Chart = &drawn
 	v.Tops = []templates.Top{
-		d.limitTop("Limits", cause.Limit, c.limits, f), d.limitTop("In shadow", cause.Shadow, c.limits, f)}
-	if !c.all || f.Cause != 0 {
+		d.limitTop("Limits", cause.Limit, c.limits, q), d.limitTop("In shadow", cause.Shadow, c.limits, q)}
+	if !c.all || q.Cause != "" {
 		return v, nil
 	}
-	callers, err := d.callerTop(ctx, f)
+	callers, err := d.callerTop(ctx, q)
 	v.Tops = append(v.Tops, callers)
 	return v, err
 }
 
 // leadOf says in a sentence how many calls were denied and refused, and whether one limit
 // denied them.
-func leadOf(c *counted, f filter) []templates.Phrase {
+func leadOf(c *counted, q *app.DenialQuery) []templates.Phrase {
 	sum, in := c.Sum(), " in this range"
-	switch f.span {
+	switch q.Range {
 	case "1h":
 		in = " in the last hour"
 	case "":
-		if f.from == "" && f.to == "" {
+		if q.From.IsZero() && q.To.IsZero() {
 			in = " in the last 24 hours"
 		}
 	case page.Today, page.Yesterday:
-		in = " " + f.span + ", UTC"
+		in = " " + q.Range + ", UTC"
 	}
 	if sum.Denied+sum.Refused == 0 {
 		return []templates.Phrase{{Text: "No call was denied or refused", Strong: true, After: in + "."}}
@@ -182,7 +189,7 @@ func byCause(all []records.KindCount) []records.KindCount {
 }
 
 // limitTop ranks limits by the calls that they denied, or would have denied in shadow.
-func (d *Pages) limitTop(heading string, by cause.Cause, all []records.KindCount, f filter) templates.Top {
+func (d *Pages) limitTop(heading string, by cause.Cause, all []records.KindCount, q *app.DenialQuery) templates.Top {
 	top, whole := templates.Top{Heading: heading}, int64(0)
 	calls, names := map[string]int64{}, []string(nil)
 	for _, k := range all {
@@ -199,7 +206,7 @@ func (d *Pages) limitTop(heading string, by cause.Cause, all []records.KindCount
 		row := templates.TopRow{Text: page.Clip(name, page.MaxName), Calls: page.Number(calls[name]),
 			Share: app.ShareWords(calls[name], whole)}
 		if by == cause.Limit {
-			row.Address = page.Filtered(d.Path("/denials"), f.values(), "limit", name)
+			row.Address = page.Filtered(d.Path("/denials"), list.Values(q), "limit", name)
 		}
 		top.Rows = append(top.Rows, row)
 	}
@@ -207,9 +214,13 @@ func (d *Pages) limitTop(heading string, by cause.Cause, all []records.KindCount
 }
 
 // callerTop ranks callers by their denied and refused calls.
-func (d *Pages) callerTop(ctx context.Context, f filter) (templates.Top, error) {
+func (d *Pages) callerTop(ctx context.Context, q *app.DenialQuery) (templates.Top, error) {
 	top := templates.Top{Heading: "Callers"}
-	ranked, err := d.records.Rank(ctx, records.Range{From: f.From, To: f.To}, records.MostDenied, topCount)
+	span, err := q.Span(time.Now())
+	if err != nil {
+		return top, err
+	}
+	ranked, err := d.records.Rank(ctx, span, records.MostDenied, topCount)
 	if err != nil {
 		return top, err
 	}
@@ -225,67 +236,8 @@ func (d *Pages) callerTop(ctx context.Context, f filter) (templates.Top, error) 
 		if troubled := r.Denied + r.Refused; troubled > 0 {
 			top.Rows = append(top.Rows, templates.TopRow{Text: page.Clip(name, page.MaxName),
 				Calls: page.Number(troubled), Share: app.ShareWords(troubled, r.Calls()) + " of its calls",
-				Address: page.Filtered(d.Path("/denials"), f.values(), "key", r.ID)})
+				Address: page.Filtered(d.Path("/denials"), list.Values(q), "key", r.ID)})
 		}
 	}
 	return top, nil
-}
-
-// denialRows returns the rows of a list. Their links keep the parameters in keep.
-func (d *Pages) denialRows(ctx context.Context, list []records.Denial, keep url.Values) (
-	[]templates.DenialRow, error) {
-	known, err := app.Records(ctx, d.keys, nil, list, callerOf)
-	if err != nil {
-		return nil, err
-	}
-	rows := make([]templates.DenialRow, len(list))
-	for i := range list {
-		rows[i] = d.denialRow(&list[i], known[list[i].Caller], keep)
-	}
-	return rows, nil
-}
-
-func (d *Pages) denialRow(l *records.Denial, k policy.Key, keep url.Values) templates.DenialRow {
-	link := func(name, value string) templates.Choice {
-		return templates.Choice{Text: page.Clip(value, page.MaxName),
-			Address: page.Filtered(d.Path("/denials"), keep, name, value)}
-	}
-	row := templates.DenialRow{
-		At: page.Instant(l.Time), Calls: page.Number(l.Calls), Caller: l.Caller,
-		Plan: page.Clip(l.Plan, page.MaxName), Cause: app.CauseWords[l.Cause],
-		Call: l.Method + " " + page.Clip(l.Path, maxFilterText), API: l.API + "/" + l.Stage,
-		Reason: l.Reason, Reference: l.Reference(), Network: "–", RetryAfter: "–",
-	}
-	if l.Calls == 0 {
-		row.Calls = "not kept"
-	}
-	if l.Network.IsValid() {
-		row.Network = l.Network.String()
-	}
-	if neverPasses(l) {
-		row.RetryAfter = "never: the limit is below the call's cost"
-	} else if l.RetryAfter > 0 {
-		row.RetryAfter = page.Span(l.RetryAfter)
-	}
-	switch {
-	case k.ID != "":
-		row.Caller, row.Address = page.Clip(k.Name, page.MaxName), d.Path("/keys/"+k.ID)
-	case l.Caller == "":
-		row.Caller = "unverified"
-	case app.IsID(l.Caller):
-		row.Address = d.Path("/callers/" + l.Caller)
-	}
-	if l.Method == "" { // a caller that proved no key: nothing that it sent is recorded
-		row.Call, row.API = "–", ""
-	}
-	if l.Limit != "" {
-		row.Limit = link("limit", l.Limit)
-	}
-	if l.Route != "" {
-		row.Route = link("route", l.Route)
-	}
-	if row.Reference != "" {
-		row.Details = page.Address(d.Path("/denials"), url.Values{"request": {row.Reference}})
-	}
-	return row
 }

@@ -9,19 +9,22 @@ import (
 	"net/url"
 	"strconv"
 
+	"github.com/a-h/templ"
+
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/dashboard/denials"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/table"
 	"tidegate/functions/admin/dashboard/wording"
+	"tidegate/functions/admin/list"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
 
 const (
-	groupsShown = 200 // groups of the list
-	keysShown   = 50  // keys on the page of a group
-	linksShown  = 5   // groups that a search finds
+	keysShown  = 50 // keys on the page of a group
+	linksShown = 5  // groups that a search finds
 )
 
 // Pages serves the pages of groups.
@@ -39,7 +42,8 @@ func New(r *page.Renderer, keys *app.Registry, d *denials.Pages) *Pages {
 // Routes returns the pages.
 func (d *Pages) Routes() []auth.Route {
 	return []auth.Route{
-		{Pattern: "GET /groups", Role: auth.Viewer, Handle: d.showAll},
+		{Pattern: "GET /groups", Role: auth.Viewer, Handle: d.list().Show},
+		{Pattern: "GET /groups.csv", Role: auth.Viewer, Handle: d.list().Export, Deadline: auth.Slow},
 		{Pattern: "GET /groups/{name}", Role: auth.Viewer, Handle: d.show},
 		{Pattern: "GET /groups/{name}/limits", Role: auth.Editor, Handle: d.showOverride},
 		{Pattern: "POST /groups/{name}/limits", Role: auth.Editor, Handle: d.saveOverride, Resumes: true},
@@ -61,39 +65,44 @@ func (d *Pages) Links(ctx context.Context, prefix string) ([]templates.Choice, e
 	if prefix == "" {
 		return nil, nil
 	}
-	found, err := d.keys.Groups(ctx, prefix, linksShown)
+	found, err := d.keys.Groups(ctx, &app.GroupQuery{Prefix: prefix, Paging: list.Paging{Count: linksShown}})
 	var links []templates.Choice
-	for _, g := range found {
+	for _, g := range found.Items {
 		links = append(links, templates.Choice{Text: g.Name + " (" + app.KeyCount(g.Keys) + ")",
 			Address: d.Path(Path(g.Name))})
 	}
 	return links, err
 }
 
-// showAll shows the groups whose names begin with the text in the address.
-func (d *Pages) showAll(w http.ResponseWriter, r *http.Request) error {
-	prefix := page.Clip(r.URL.Query().Get("q"), policy.MaxGroupLen)
-	set, err := d.keys.Set(r.Context())
-	if err != nil {
-		return page.Failed("read policy", err)
+// list returns the list of groups.
+func (d *Pages) list() *table.Of[app.GroupQuery, app.ListedGroup] {
+	return &table.Of[app.GroupQuery, app.ListedGroup]{
+		Renderer: d.Renderer, Path: "/groups", Title: "Groups", File: "groups",
+		Caption: "Groups with their number of keys", Read: d.keys.Groups,
+		Columns: func(*app.GroupQuery) []table.Column[app.ListedGroup] {
+			return []table.Column[app.ListedGroup]{
+				{Head: "Group", Cell: func(g *app.ListedGroup) templ.Component {
+					return templates.Link(g.Name, d.Path(Path(g.Name)))
+				}},
+				{Head: "Keys", Class: "num", Cell: func(g *app.ListedGroup) templ.Component {
+					return templates.Text(page.Number(g.Keys))
+				}},
+				{Head: "Override", Cell: func(g *app.ListedGroup) templ.Component {
+					if g.Override == nil {
+						return templates.Soft("none")
+					}
+					return templates.Text(wording.Override(g.Override))
+				}},
+			}
+		},
+		Filters: func(context.Context, *app.GroupQuery) ([]templates.Filter, error) {
+			return []templates.Filter{{Name: "prefix", Label: "Name", Hint: "Start of the name"}}, nil
+		},
+		Empty: func(*app.GroupQuery, *list.Page[app.ListedGroup]) templates.Empty {
+			return templates.Empty{Heading: "No groups", Advice: "A group exists as soon as a key is in it: " +
+				"enter its name when you create or edit a key."}
+		},
 	}
-	found, err := d.keys.Groups(r.Context(), prefix, groupsShown+1)
-	if err != nil {
-		return page.Failed("list groups", err)
-	}
-	p := templates.GroupsPage{Page: d.Page(r, "Groups"), Submit: d.Path("/groups"), Text: prefix}
-	if len(found) > groupsShown {
-		found = found[:groupsShown]
-		p.Note = "The first " + page.Number(groupsShown) + " groups. Search by the start of a name for more."
-	}
-	for _, g := range found {
-		row := templates.GroupRow{Name: g.Name, Address: d.Path(Path(g.Name)), Keys: page.Number(g.Keys)}
-		if o, has := set.GroupOverrides[g.Name]; has {
-			row.Override = wording.Override(&o)
-		}
-		p.Rows = append(p.Rows, row)
-	}
-	return d.Render(w, r, http.StatusOK, templates.Groups(p))
 }
 
 // group returns the policy set and the group in the path.
@@ -124,16 +133,24 @@ func (d *Pages) show(w http.ResponseWriter, r *http.Request) error {
 			Address: page.Address(d.Path("/keys"), url.Values{"group": {g.Name}})},
 		Audit: page.Address(d.Path("/audit"), url.Values{"subject": {policy.GroupID(g.Name)}}),
 	}
-	for _, s := range found.Subjects {
-		p.Keys = append(p.Keys, d.keyRow(s))
-	}
+	p.Keys = table.Rows("Keys of the group", []table.Column[app.Subject]{
+		{Head: "Key", Cell: func(s *app.Subject) templ.Component {
+			return templates.Link(page.Clip(s.Name, page.MaxName), d.Path("/keys/"+s.ID))
+		}},
+		{Head: "Plan", Cell: func(s *app.Subject) templ.Component {
+			return templates.Text(page.Clip(s.Plan, page.MaxName))
+		}},
+		{Head: "Status", Cell: func(s *app.Subject) templ.Component { return templates.Badges(wording.Badges(*s)) }},
+	}, found.Subjects, nil)
 	for _, l := range g.Limits {
 		n, _ := strconv.Atoi(l.PlanID)
 		p.Limits = append(p.Limits, wording.Applied(l, set.PlanName(n), g.Now))
 	}
-	if p.Denials, p.AllDenials, err = d.denials.OfGroup(r.Context(), g.Name); err != nil {
+	denied, err := d.denials.OfGroup(r.Context(), g.Name)
+	if err != nil {
 		return page.Failed("read denials", err)
 	}
+	p.Denials, p.AllDenials = denied.Table, denied.All
 	link := func(text, to string) templates.Choice {
 		return templates.Choice{Text: text, Address: d.Path(Path(g.Name) + to)}
 	}
@@ -148,13 +165,6 @@ func (d *Pages) show(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	return d.Render(w, r, http.StatusOK, templates.Group(p))
-}
-
-func (d *Pages) keyRow(s app.Subject) templates.GroupKey {
-	return templates.GroupKey{
-		Name: page.Clip(s.Name, page.MaxName), Address: d.Path("/keys/" + s.ID),
-		Plan: page.Clip(s.Plan, page.MaxName), Badges: wording.Badges(s),
-	}
 }
 
 // trail leads back to the list of groups.

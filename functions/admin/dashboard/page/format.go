@@ -77,17 +77,6 @@ func Offset(d time.Duration) string {
 	return strings.Join(parts, " ")
 }
 
-// ParseInstant parses a time of an address or a form: RFC 3339, or UTC without a zone,
-// with or without seconds.
-func ParseInstant(text string) (time.Time, error) {
-	for _, layout := range []string{"2006-01-02T15:04:05", "2006-01-02T15:04"} {
-		if t, err := time.Parse(layout, text); err == nil {
-			return t, nil
-		}
-	}
-	return time.Parse(time.RFC3339, text)
-}
-
 // MaxName bounds a name on a page, in characters.
 const MaxName = 100
 

@@ -41,7 +41,7 @@ func unread(l enforce.LimitState) string {
 // have counted calls, and the unused ones on other routes apart. It marks the one that
 // denied last, and says what those in shadow would have denied. latest are the latest
 // denials, kinds the calls of a period, in is the period in words.
-func AllApplied(s app.Subject, v enforce.Survey, latest []records.Denial, kinds []records.KindCount,
+func AllApplied(s app.Subject, v enforce.Survey, latest []app.Denial, kinds []records.KindCount,
 	in string) (rows, unused []templates.AppliedRow) {
 	all := slices.Clone(v.Result.Limits)
 	slices.SortStableFunc(all, func(a, b enforce.LimitState) int { return strings.Compare(a.On, b.On) })
@@ -78,11 +78,11 @@ func wouldDeny(l enforce.LimitState, kinds []records.KindCount) string {
 
 // lastDenied adds what is recorded of the last denial, if the limit's state is not known.
 func lastDenied(row *templates.AppliedRow, l enforce.LimitState, last records.Denier,
-	latest []records.Denial, at time.Time) {
+	latest []app.Denial, at time.Time) {
 	if !l.Unread {
 		return
 	}
-	i := slices.IndexFunc(latest, func(d records.Denial) bool { return d.Limit == last.Limit })
+	i := slices.IndexFunc(latest, func(d app.Denial) bool { return d.Limit == last.Limit })
 	if l.Who == limits.EachAddress && i >= 0 && latest[i].Network.IsValid() {
 		row.Note += " Last full: an address in " + latest[i].Network.String() + "."
 	}

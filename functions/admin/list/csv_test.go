@@ -1,4 +1,4 @@
-package page
+package list
 
 import (
 	"encoding/csv"
@@ -25,6 +25,12 @@ func formulaIn(text, separator string) string {
 	return ""
 }
 
+type row struct {
+	ID     string `json:"id"`
+	Name   string `json:"name"`
+	Reason string `json:"reason"`
+}
+
 // No text becomes a formula in a spreadsheet, for any separator of cells.
 func TestCellsAreNoFormulas(t *testing.T) {
 	separators := []string{",", ";", "\t"}
@@ -35,8 +41,8 @@ func TestCellsAreNoFormulas(t *testing.T) {
 			"a;b;\"\" ", "x;\"\";", `x"";`,
 		} {
 			text := before + start + `cmd|' /C calc'!A0`
-			file := NewTable("id", "name", "reason")
-			file.Row("id", text, "the end")
+			file := NewFile[row]()
+			file.Row(row{"id", text, "the end"})
 			for _, separator := range separators {
 				// Commas within quotes do not separate cells: encoding/csv checks those
 				// below.
@@ -76,8 +82,8 @@ func TestPlainCellsStay(t *testing.T) {
 // many columns as the others.
 func TestTableLinksRemainingRows(t *testing.T) {
 	for _, next := range []string{"", "/keys.csv?after=x"} {
-		file, w := NewTable("id", "name", "plan"), httptest.NewRecorder()
-		file.Row("1", "acme", "free")
+		file, w := NewFile[row](), httptest.NewRecorder()
+		file.Row(row{"1", "acme", "free"})
 		file.Send(w, "keys.csv", next)
 		rows, err := csv.NewReader(w.Body).ReadAll()
 		if err != nil {
