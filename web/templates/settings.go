@@ -21,16 +21,10 @@ type SessionRow struct {
 	Current bool
 }
 
-// TokensPanel lists machine tokens and creates new ones.
+// TokensPanel lists machine tokens.
 type TokensPanel struct {
 	Rows   []TokenRow
 	Create string // address of the form
-	Name   Field
-	Scope  Field
-	Scopes []Option
-	Days   Field
-	Lives  []Option
-	Error  string // error that belongs to no field
 }
 
 // TokenRow is a machine token.

@@ -15,7 +15,7 @@ import (
 func TestCreateAndRevokeToken(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Get("/settings").Wants(t, http.StatusOK, "Create token")
-	created := s.PostThrough("/settings/tokens", sitetest.TokenFields("deploy <b>", "write", "7")).Wants(
+	created := s.PostThrough("/settings/tokens/new", sitetest.TokenFields("deploy <b>", "write", "7d")).Wants(
 		t, http.StatusOK, "It is not shown again.", "deploy &lt;b&gt;",
 	)
 	secret := sitetest.TokenInPage.FindString(created.Body)
@@ -29,9 +29,8 @@ func TestCreateAndRevokeToken(t *testing.T) {
 	s.Post("/settings/tokens/"+id+"/revoke", nil).Wants(t, http.StatusSeeOther)
 	s.Get("/settings").Wants(t, http.StatusOK, "Token revoked")
 	s.Do(http.MethodGet, "/api/v1/me", nil, sitetest.Bearer(secret)).Wants(t, http.StatusUnauthorized)
-	s.Post("/settings/tokens/"+id+"/revoke", nil).Wants(t, http.StatusSeeOther)
-	s.Get("/settings").Wants(t, http.StatusOK, "Token already revoked")
-	s.Post("/settings/tokens/%7Bx%7D/revoke", nil).Wants(t, http.StatusSeeOther)
+	s.Post("/settings/tokens/"+id+"/revoke", nil).Wants(t, http.StatusNotFound, "No such token")
+	s.Post("/settings/tokens/%7Bx%7D/revoke", nil).Wants(t, http.StatusNotFound)
 }
 
 // The form offers every scope, and a token gets the chosen one.
@@ -39,9 +38,9 @@ func TestTokenScopes(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for scope, text := range map[token.Scope]string{token.Read: "read", token.Write: "read and write",
 		token.Settle: "settle costs only"} {
-		s.PostThrough("/settings/tokens", sitetest.TokenFields("t", string(scope), "7")).Wants(
-			t, http.StatusOK, `<option value="`+string(scope)+`"`,
-		)
+		s.Get("/settings/tokens/new").Wants(t, http.StatusOK, `<option value="`+string(scope)+`"`)
+		s.PostThrough("/settings/tokens/new", sitetest.TokenFields("t", string(scope), "7d")).Wants(
+			t, http.StatusOK)
 		s.Get("/settings").Wants(t, http.StatusOK, `<td data-label="Scope">`+text+`</td>`)
 	}
 }
@@ -50,15 +49,15 @@ func TestTokenScopes(t *testing.T) {
 func TestTokenFormErrors(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for want, form := range map[string]url.Values{
-		"1 to 64 characters":            sitetest.TokenFields("  ", "read", "7"),
-		"longer than 64 characters":     sitetest.TokenFields(strings.Repeat("n", 65), "read", "7"),
-		"cannot be printed":             sitetest.TokenFields("a\u202eb", "read", "7"),
-		"Must be read, write or settle": sitetest.TokenFields("n", "root", "7"),
-		"within the next 366 days":      sitetest.TokenFields("n", "read", "9999"),
-		"Must be within the next 366":   sitetest.TokenFields("n", "read", "soon"),
-		"Must be within the next 366 d": sitetest.TokenFields("n", "read", "-1"),
+		"Enter a name, up to 64 characters": sitetest.TokenFields("  ", "read", "7d"),
+		"at most 64 characters":             sitetest.TokenFields(strings.Repeat("n", 65), "read", "7d"),
+		"cannot be printed":                 sitetest.TokenFields("a\u202eb", "read", "7d"),
+		"Choose one from the list":          sitetest.TokenFields("n", "root", "7d"),
+		"within the next 366 days":          sitetest.With(sitetest.TokenFields("n", "read", "at"), "until", "2199-01-01T00:00"),
+		"Choose how long the token lasts":   sitetest.TokenFields("n", "read", "never"),
+		"Choose one from":                   sitetest.TokenFields("n", "read", "soon"),
 	} {
-		got := s.Post("/settings/tokens", form).Wants(
+		got := s.Post("/settings/tokens/new", form).Wants(
 			t, http.StatusUnprocessableEntity, want, `aria-invalid="true"`,
 		)
 		if sitetest.TokenInPage.MatchString(got.Body) {
@@ -75,8 +74,8 @@ func TestTooManyTokens(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.NewToken(token.Read)
 	s.Keys.CopyToken(token.MaxCount - 1)
-	s.Post("/settings/tokens", sitetest.TokenFields("n", "read", "7")).Wants(
-		t, http.StatusUnprocessableEntity, "revoke one first",
+	s.Post("/settings/tokens/new", sitetest.TokenFields("n", "read", "7d")).Wants(
+		t, http.StatusConflict, "Revoke one first",
 	)
 }
 
@@ -95,7 +94,7 @@ func TestSettingsShowVersions(t *testing.T) {
 func TestTokenSecretNotStored(t *testing.T) {
 	s := sitetest.New(t).Login()
 	secret := sitetest.TokenInPage.FindString(
-		s.PostThrough("/settings/tokens", sitetest.TokenFields("n", "read", "7")).Body,
+		s.PostThrough("/settings/tokens/new", sitetest.TokenFields("n", "read", "7d")).Body,
 	)
 	if dump := s.Store.Dump(); secret == "" || strings.Contains(dump, secret) ||
 		strings.Contains(dump, secret[20:]) {

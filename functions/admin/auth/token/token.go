@@ -68,7 +68,8 @@ type New struct {
 	Name    string
 	Scope   Scope
 	Expires time.Time
-	By      registry.Actor // who creates it
+	By      registry.Actor   // who creates it
+	Repeat  *registry.Repeat // makes the creation repeatable; nil if it is not
 }
 
 func (n New) validate(now time.Time) error {

@@ -36,9 +36,6 @@ func (d *Pages) Routes() []auth.Route {
 	return []auth.Route{
 		{Pattern: "GET /audit", Role: auth.Viewer, Handle: d.showAudit, Deadline: auth.Slow},
 		{Pattern: "GET /audit.csv", Role: auth.Viewer, Handle: d.exportAudit, Deadline: auth.Long},
-		{Pattern: "GET /audit/{number}/undo", Role: auth.Editor, Handle: d.showUndo, Deadline: auth.Slow},
-		{Pattern: "POST /audit/{number}/undo", Role: auth.Editor, Handle: d.undo, Resumes: true,
-			Deadline: auth.Slow},
 	}
 }
 
@@ -128,7 +125,7 @@ func (d *Pages) Rows(r *http.Request, entries []changes.Entry) []templates.Entry
 		if named {
 			row.Subject = subject
 		}
-		switch subjects, more := subjectsOf(e.AuditEntry); {
+		switch subjects, more := SubjectsOf(e.AuditEntry); {
 		case !named:
 		case len(subjects) == 1:
 			row.Address = d.path(e, subjects[0])

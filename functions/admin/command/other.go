@@ -1,0 +1,248 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"tidegate/functions/admin/api/rest"
+	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/auth/token"
+	"tidegate/functions/admin/dashboard/auditlog"
+	"tidegate/functions/admin/dashboard/changes"
+	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/dashboard/page"
+	"tidegate/internal/apikey"
+	"tidegate/internal/policy"
+	"tidegate/internal/registry"
+	"tidegate/web/templates"
+)
+
+// CreateToken creates a machine token. A token cannot, so that a leaked one makes no other.
+type CreateToken struct {
+	target
+	Repeatable
+	Body struct {
+		Name    string    `json:"name" minLength:"1" maxLength:"64" label:"Name" sample:"Program that uses it"`
+		Scope   string    `json:"scope" enum:"read,write,settle" label:"Scope" doc:"settle only settles calls; write includes read and settle"`
+		Expires time.Time `json:"expires" label:"Expires" never:"Choose a duration" begins:"90d" missing:"Choose how long the token lasts." doc:"At most 366 days from now"`
+	}
+
+	token  token.Token
+	secret apikey.Secret
+}
+
+// Scopes are the scopes of tokens in words.
+var Scopes = []templates.Option{
+	{Value: string(token.Read), Text: "read"},
+	{Value: string(token.Settle), Text: "settle costs only"},
+	{Value: string(token.Write), Text: "read and write"},
+}
+
+// TokenSecret begins the name by which a page finds the secret of a new token.
+const TokenSecret = "token:"
+
+// Load implements Command.
+func (*CreateToken) Load(context.Context, *Services) error { return nil }
+
+// Ready implements Command.
+func (*CreateToken) Ready() error { return nil }
+
+// Subject implements Command.
+func (*CreateToken) Subject() Subject {
+	return Subject{Path: "/settings", Trail: []templates.Choice{{Text: "Settings", Address: "/settings"}}}
+}
+
+// Options implements chooser.
+func (*CreateToken) Options(name string) []templates.Option {
+	if name == "scope" {
+		return Scopes
+	}
+	return nil
+}
+
+// Do implements Command.
+func (c *CreateToken) Do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
+	n := token.New{Name: c.Body.Name, Scope: token.Scope(c.Body.Scope), Expires: c.Body.Expires, By: e.By,
+		Repeat: e.Repeat}
+	var err error
+	c.token, c.secret, err = s.Tokens.Create(ctx, n)
+	err = app.NotedSecret(ctx, err)
+	if invalid, ok := errors.AsType[*token.InvalidError](err); ok {
+		return Result{}, fieldError(invalid.Field, invalid.Message)
+	}
+	if errors.Is(err, token.ErrTooMany) {
+		return Result{}, &Refusal{Status: http.StatusConflict, Heading: "The number of tokens is at its maximum",
+			Advice: "Revoke one first."}
+	}
+	return Result{Secret: c.secret.Reveal(), SecretOf: TokenSecret + c.token.ID,
+		Path: "/settings?made=" + c.token.ID}, err
+}
+
+// Token is a machine token without its secret.
+type Token struct {
+	ID       string     `json:"id"`
+	Name     string     `json:"name"`
+	Scope    string     `json:"scope" doc:"read, write or settle; empty if the token's record is unreadable"`
+	By       string     `json:"createdBy"`
+	Created  time.Time  `json:"created"`
+	Expires  time.Time  `json:"expires"`
+	LastUsed *time.Time `json:"lastUsed" doc:"Minute of the last use; null if never used"`
+}
+
+// TokenOf returns a token as operations answer it.
+func TokenOf(t token.Token) Token {
+	out := Token{ID: t.ID, Name: t.Name, Scope: string(t.Scope), By: t.By, Created: t.Created, Expires: t.Expires}
+	if !t.Used.IsZero() {
+		used := t.Used.UTC()
+		out.LastUsed = &used
+	}
+	return out
+}
+
+// NewToken is a token with its secret.
+type NewToken struct {
+	Location string `header:"Location"`
+	Body     struct {
+		Token  Token  `json:"token"`
+		Secret string `json:"secret" doc:"Only in this response"`
+	}
+}
+
+// RevokeToken makes requests with a machine token get 401, those of the token itself too.
+type RevokeToken struct {
+	target
+	ID string `path:"id" maxLength:"64"`
+}
+
+// Load implements Command.
+func (*RevokeToken) Load(context.Context, *Services) error { return nil }
+
+// Ready implements Command.
+func (*RevokeToken) Ready() error { return nil }
+
+// Subject implements Command.
+func (*RevokeToken) Subject() Subject { return Subject{Path: "/settings"} }
+
+// Do implements Command.
+func (c *RevokeToken) Do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
+	err := app.Noted(ctx, s.Tokens.Revoke(ctx, c.ID, e.By))
+	if errors.Is(err, token.ErrNotFound) {
+		return Result{}, &Refusal{Status: http.StatusNotFound, Heading: "No such token",
+			Advice: "It may have been revoked already.", Path: "/settings"}
+	}
+	return Result{}, err
+}
+
+// Undo takes back what a change did.
+type Undo struct {
+	target
+	rest.AcceptQuery
+	Number uint64 `path:"number" doc:"Number of the change"`
+	Body   struct{ Why }
+
+	entry changes.Entry
+}
+
+// Load implements Command.
+func (c *Undo) Load(ctx context.Context, s *Services) error {
+	found, err := s.Keys.AuditEntry(ctx, c.Number)
+	if errors.Is(err, policy.ErrNotFound) || err == nil && c.Number == 0 {
+		return &Refusal{Status: http.StatusNotFound, Heading: "No such change", Advice: "The number may be mistyped."}
+	}
+	c.entry = changes.Entry{AuditEntry: found, Changes: changes.OfEntry(found)}
+	return err
+}
+
+// Ready implements Command.
+func (c *Undo) Ready() error {
+	if reason := app.Irreversible(c.entry.Action); reason != "" {
+		return noUndo(reason)
+	}
+	return nil
+}
+
+func noUndo(why string) error {
+	return &Refusal{Status: http.StatusConflict, Heading: "Cannot undo this change", Advice: why, Path: "/audit"}
+}
+
+// Subject implements Command.
+func (*Undo) Subject() Subject {
+	return Subject{Path: "/audit", Trail: []templates.Choice{{Text: "Audit", Address: "/audit"}}}
+}
+
+func (c *Undo) heading() string { return "Undo “" + auditlog.Words(c.entry) + "”" }
+
+// reason is the reason if the button of a message sends none.
+func (c *Undo) reason() string {
+	return page.Clip("undo of “"+auditlog.Words(c.entry)+"”", policy.MaxReasonLen-1)
+}
+
+// Lead implements leader.
+func (c *Undo) Lead(context.Context, *Services) ([]string, error) {
+	text := "Takes back this change of " + page.Instant(c.entry.Time).Text +
+		" with a new one. What was changed since stays, and what was revoked stays revoked."
+	if subjects, more := auditlog.SubjectsOf(c.entry.AuditEntry); c.entry.Items > len(c.entry.Changes) &&
+		c.entry.Items > 1 {
+		text += " The first of " + page.Number(int64(len(subjects))+more) + " records are shown."
+	}
+	return []string{text}, nil
+}
+
+// Preview implements previewer.
+func (c *Undo) Preview(context.Context, *Services) (*templates.Preview, error) {
+	p := &templates.Preview{}
+	for _, each := range c.entry.Changes {
+		p.Changes = append(p.Changes,
+			templates.Change{What: each.What, Of: each.Of, Before: each.After, After: each.Before})
+	}
+	return p, nil
+}
+
+// Warnings implements warner.
+func (c *Undo) Warnings(ctx context.Context, s *Services) ([]string, error) {
+	return s.Keys.UndoWarnings(ctx, c.entry.AuditEntry)
+}
+
+// Do implements Command.
+func (c *Undo) Do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
+	err := s.Keys.Undo(ctx, c.entry.AuditEntry, e)
+	irreversible, never := errors.AsType[app.IrreversibleError](err)
+	invalid, bad := errors.AsType[*policy.InvalidError](err)
+	switch {
+	case never:
+		return Result{}, noUndo(string(irreversible))
+	case bad:
+		return Result{}, noUndo("The earlier state is no longer valid: " + form.Invalid(nil, invalid.Fields))
+	case errors.Is(err, registry.ErrNoUndo):
+		return Result{}, noUndo("Nothing of it can be taken back: it was changed since.")
+	case errors.Is(err, policy.ErrConflict):
+		return Result{}, noUndo("A part of it was changed since. Edit the policies instead.")
+	case err != nil:
+		return Result{}, err
+	}
+	result := Result{Done: "Change of " + auditlog.SubjectOf(c.entry) + " undone."}
+	if c.entry.Action == registry.KeyOverride || c.entry.Action == registry.GroupOverride {
+		result.Done = strings.Replace(result.Done, "Change", "Override", 1)
+	}
+	subjects, _ := auditlog.SubjectsOf(c.entry.AuditEntry)
+	if len(subjects) != 1 {
+		return result, nil
+	}
+	result.Undo, result.Path = registry.KeyRevert, "/audit"
+	switch record := subjects[0].Record; {
+	case record == app.PolicyRecord:
+		result.Path = "/policies"
+		if set, err := s.Keys.Set(ctx); err == nil {
+			result.Version = set.Version
+		}
+	case app.IsID(record):
+		if k, err := s.Keys.Get(ctx, record); err == nil {
+			result.Path, result.Version = "/keys/"+url.PathEscape(record), k.Version
+		}
+	}
+	return result, nil
+}
