@@ -69,10 +69,10 @@ func walk(v reflect.Value, in string) []field {
 		switch {
 		case in == "" && f.Name == "Body":
 			all = append(all, walk(value, "body")...)
-		case f.Anonymous && value.Kind() == reflect.Struct:
+		case f.Anonymous && f.Tag.Get("label") == "" && value.Kind() == reflect.Struct:
 			all = append(all, walk(value, in)...)
 		case f.Tag.Get("label") == "":
-		case in == "body":
+		case in == "body" && name != "":
 			all = append(all, field{name, in, f.Tag, value})
 		case f.Tag.Get("query") != "":
 			all = append(all, field{f.Tag.Get("query"), "query", f.Tag, value})
@@ -333,10 +333,10 @@ func (f field) write(v url.Values) {
 	set := func(text string) { v.Set(f.name, text) }
 	switch from := f.target().(type) {
 	case *time.Time:
-		writeTime(v, *from)
+		f.writeTime(v, *from)
 	case **time.Time:
 		if *from != nil {
-			writeTime(v, **from)
+			f.writeTime(v, **from)
 		}
 	case *string:
 		set(*from)

@@ -168,7 +168,7 @@ func (c *EndGroupOverride) Do(ctx context.Context, s *Services, e app.Edit) (Res
 type BillGroup struct {
 	OnGroup
 	Body struct {
-		limits.Billing
+		limits.Billing `field:"billing" at:"day,zone" label:"Billing day" sample:"1 (UTC)" hint:"Limits per billing month begin on it: a day of the month, such as 15 (Europe/Berlin)."`
 		OptionalReason
 	}
 }

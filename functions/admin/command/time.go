@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"net/url"
 	"strings"
 	"time"
@@ -125,10 +126,10 @@ func typedInstant(text string, now time.Time) (time.Time, error) {
 		now.UTC().Add(48*time.Hour).Format(policydoc.ToMinute) + ".")
 }
 
-// writeTime adds a time to a form. The zero time is never.
-func writeTime(v url.Values, t time.Time) {
+// writeTime adds a time to a form. The zero time is never, or the first choice.
+func (f field) writeTime(v url.Values, t time.Time) {
 	if t.IsZero() {
-		v.Set(choiceField, never)
+		v.Set(choiceField, cmp.Or(f.tag.Get("begins"), never))
 		return
 	}
 	t = t.UTC()
@@ -139,10 +140,7 @@ func writeTime(v url.Values, t time.Time) {
 
 // showTime returns the two fields. Only the second has the error.
 func (f field) showTime(v url.Values, problem string) []templates.FormField {
-	choice := v.Get(choiceField)
-	if choice == "" {
-		choice = f.tag.Get("begins")
-	}
+	choice := cmp.Or(v.Get(choiceField), f.tag.Get("begins"))
 	at := templates.FormField{ID: instantField, Label: "Custom date", Kind: templates.TimeField,
 		Hint:  "A date replaces the duration.",
 		Field: templates.Field{Value: page.Clip(v.Get(instantField), maxShown), Error: problem}}
