@@ -22,7 +22,7 @@ const stepTime = 3 * time.Second
 // Bulk is a change of many keys. It is made step by step, and nothing of it is stored: the
 // page or the script that began it continues it.
 type Bulk struct {
-	Change KeyChange // prepared
+	Change KeyChange
 	IDs    []string
 	Filter *KeyFilter // nil if IDs selects the keys
 	Total  int64      // keys that its author confirmed; no more are changed
@@ -52,7 +52,7 @@ func (r *Registry) CheckBulk(ctx context.Context, set *policy.Set, b Bulk) error
 	if err != nil || len(first) == 0 || first[0].Status != policy.Active {
 		return err
 	}
-	switch b.Change.Action() {
+	switch b.Change.Action {
 	case registry.KeyOverride, registry.KeyPlan:
 		k, _ := Changed(b.Change, set, first[0])
 		return k.Validate(set, first[0])
@@ -90,7 +90,7 @@ func (r *Registry) StepBulk(ctx context.Context, set *policy.Set, b Bulk, after 
 	if len(ids) == 0 {
 		return s, nil
 	}
-	many, err := r.store.UpdateMany(ctx, ids, b.Change.Action(), e, func(k *policy.Key) error {
+	many, err := r.store.UpdateMany(ctx, ids, b.Change.Action, e, func(k *policy.Key) error {
 		if k.Status == policy.Active {
 			b.Change.Alter(k)
 		}
@@ -208,7 +208,7 @@ func (review *Review) compare(set *policy.Set, b Bulk, keys []policy.Key) {
 	for _, k := range keys {
 		review.Read++
 		after, differs := Changed(b.Change, set, k)
-		if b.Change.Action() != registry.KeyReset && after.Validate(set, k) != nil {
+		if b.Change.Action != registry.KeyReset && after.Validate(set, k) != nil {
 			continue // the change would fail
 		}
 		if k.Status != policy.Active || !differs {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"tidegate/functions/admin/app"
-	"tidegate/functions/admin/command"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
 	"tidegate/internal/records"
@@ -37,14 +36,14 @@ func (f fixture) set() *policy.Set {
 	return set
 }
 
-var edit = registry.Edit{By: sitetest.ByTest.By, Reason: "a test"}
+var byTester = registry.Edit{By: sitetest.ByTest.By, Reason: "a test"}
 
 // run makes all steps of a change, and returns their sum and the last change of the log.
 func (f fixture) run(b app.Bulk) (sum app.Step, steps int) {
 	f.t.Helper()
 	f.keys.Must(f.CheckBulk(f.t.Context(), f.set(), b))
 	for steps = 1; ; steps++ {
-		s, err := f.StepBulk(f.t.Context(), f.set(), b, sum.Next, edit)
+		s, err := f.StepBulk(f.t.Context(), f.set(), b, sum.Next, byTester)
 		f.keys.Must(err)
 		sum = app.Step{Change: s.Change, Done: sum.Done + s.Done, Skipped: sum.Skipped + s.Skipped,
 			Failures: append(sum.Failures, s.Failures...), Next: s.Next, More: s.More}
@@ -60,10 +59,9 @@ func (f fixture) run(b app.Bulk) (sum app.Step, steps int) {
 // everyKey is a change of all keys to the plan pro.
 func (f fixture) everyKey(total int64) app.Bulk {
 	f.t.Helper()
-	move := &command.MovePlan{}
-	move.Body.Plan = "pro"
-	f.keys.Must(move.Prepare(f.set()))
-	return app.Bulk{Change: move, Filter: &app.KeyFilter{}, Total: total}
+	pro, _ := f.set().Plan("pro")
+	return app.Bulk{Filter: &app.KeyFilter{}, Total: total,
+		Change: app.KeyChange{Action: registry.KeyPlan, Alter: func(k *policy.Key) { k.PlanNumber = pro.Number }}}
 }
 
 func wantCounts(t *testing.T, s app.Step, done, skipped int64, failed int) {
@@ -89,16 +87,16 @@ func TestBulkSteps(t *testing.T) {
 	if made := after.Entries[0].Number - before.Entries[0].Number; steps != 3 || made != 3 {
 		t.Errorf("got %d steps and %d changes, want 3", steps, made)
 	}
-	if e := after.Entries[0]; e.Items != 10 || e.Action != registry.KeyPlan || e.By != edit.By ||
+	if e := after.Entries[0]; e.Items != 10 || e.Action != registry.KeyPlan || e.By != byTester.By ||
 		e.Reason != "a test" {
 		t.Errorf("got %+v, want a change of 10 plans", e)
 	}
-	again, err := f.StepBulk(t.Context(), f.set(), f.everyKey(50), "", edit)
+	again, err := f.StepBulk(t.Context(), f.set(), f.everyKey(50), "", byTester)
 	if err != nil || again.Done != 0 || again.Change != 0 || again.Skipped != 20 {
 		t.Errorf("repeated: got %+v, %v, want no change", again, err)
 	}
 	for _, position := range []string{"x", "7", "-1 a", "7 "} {
-		_, err := f.StepBulk(t.Context(), f.set(), f.everyKey(50), position, edit)
+		_, err := f.StepBulk(t.Context(), f.set(), f.everyKey(50), position, byTester)
 		if _, ok := errors.AsType[*policy.InvalidError](err); !ok {
 			t.Errorf("position %q: got %v, want an InvalidError", position, err)
 		}
@@ -121,10 +119,10 @@ func TestBulkFollowsThePlan(t *testing.T) {
 	app.SetMaxStep(t, 20)
 	f := newFixture(t, 30)
 	b := f.everyKey(30)
-	s, err := f.StepBulk(t.Context(), f.set(), b, "", edit)
+	s, err := f.StepBulk(t.Context(), f.set(), b, "", byTester)
 	f.keys.Must(err)
 	f.keys.Save(func(set *policy.Set) { set.Plans[1].Name = "gold" })
-	s, err = f.StepBulk(t.Context(), f.set(), b, s.Next, edit)
+	s, err = f.StepBulk(t.Context(), f.set(), b, s.Next, byTester)
 	if err != nil || s.Done != 10 || f.keys.Key("k0029").Plan != "gold" {
 		t.Errorf("got %+v, %v, want 10 keys of the renamed plan", s, err)
 	}
@@ -133,7 +131,8 @@ func TestBulkFollowsThePlan(t *testing.T) {
 // An override without a reason, which fails for every key, is refused before its first step.
 func TestCheckBulk(t *testing.T) {
 	f := newFixture(t, 1)
-	err := f.CheckBulk(t.Context(), f.set(), app.Bulk{Change: &command.Override{}, Filter: &app.KeyFilter{}})
+	err := f.CheckBulk(t.Context(), f.set(), app.Bulk{Change: app.KeyChange{
+		Action: registry.KeyOverride, Alter: func(k *policy.Key) { k.Override = &policy.Override{} }}, Filter: &app.KeyFilter{}})
 	if _, ok := errors.AsType[*policy.InvalidError](err); !ok {
 		t.Errorf("got %v, want an InvalidError", err)
 	}

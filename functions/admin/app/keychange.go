@@ -10,31 +10,27 @@ import (
 )
 
 // KeyChange is a change of the record of a key. It is the same for one key and for many.
-type KeyChange interface {
-	// Action is the audit's action.
-	Action() string
-	// Prepare checks what the change sets, whatever the key, and finds what it names in a set.
-	// Bad input is a *policy.InvalidError.
-	Prepare(set *policy.Set) error
-	// Alter makes the change. It sets the number of a plan, not its name, and changes no
-	// secrets. The store sets the time of a reset.
-	Alter(k *policy.Key)
+type KeyChange struct {
+	Action string // the audit's action
+	// Alter sets the number of a plan, not its name, and changes no secrets. The store sets
+	// the time of a reset.
+	Alter func(k *policy.Key)
 }
 
-// Change makes a prepared change to a version of a key, or to registry.AnyVersion, and
+// Change makes a change to a version of a key, or to registry.AnyVersion, and
 // returns its new state. If another change came first, it returns the key as that change
 // left it, and policy.ErrConflict.
 func (r *Registry) Change(ctx context.Context, id string, version int64, c KeyChange, e Edit) (policy.Key, error) {
 	e.Version = max(version, 0)
 	var k policy.Key
 	var err error
-	switch c.Action() {
+	switch c.Action {
 	case registry.KeyReset:
 		k, err = r.store.Reset(ctx, id, e)
 	case registry.KeyUnban:
 		k, err = r.store.Unban(ctx, id, version, e)
 	default:
-		k, err = r.store.Update(ctx, id, version, c.Action(), e, c.Alter)
+		k, err = r.store.Update(ctx, id, version, c.Action, e, c.Alter)
 	}
 	return k, Noted(ctx, err)
 }
@@ -63,5 +59,5 @@ func Changed(c KeyChange, set *policy.Set, k policy.Key) (after policy.Key, diff
 	if after.PlanNumber != k.PlanNumber {
 		after.Plan = set.PlanName(after.PlanNumber)
 	}
-	return after, c.Action() == registry.KeyReset || !sameFields(k, after)
+	return after, c.Action == registry.KeyReset || !sameFields(k, after)
 }

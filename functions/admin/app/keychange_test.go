@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"tidegate/functions/admin/app"
-	"tidegate/functions/admin/command"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/testing/sitetest"
@@ -19,29 +18,27 @@ import (
 func TestEachChangeOfFiftyKeys(t *testing.T) {
 	const count = 50
 	until := time.Now().Add(2 * time.Hour).UTC().Truncate(time.Second)
-	ban, tag, untag, into := &command.Ban{}, &command.Tag{}, &command.Untag{}, &command.SetGroup{}
-	ban.Body.Until, tag.Body.Tags, untag.Body.Tags = until, []string{"b", "c"}, []string{"b", "c"}
-	into.Body.Group = "big"
-	expiry := &command.SetExpiry{}
-	expiry.Body.Expires = &until
+	edit := func(alter func(*policy.Key)) app.KeyChange {
+		return app.KeyChange{Action: registry.KeyEdit, Alter: alter}
+	}
 	for title, test := range map[string]struct {
 		change app.KeyChange
 		before func(*policy.Key) // of all keys; nil to leave them as they are
 		want   func(policy.Key) bool
 	}{
-		"ban": {ban, nil, func(k policy.Key) bool { return k.Banned.Equal(until) }},
-		"unban": {&command.Unban{}, func(k *policy.Key) { k.Banned = until },
+		"ban": {app.KeyChange{Action: registry.KeyBan, Alter: func(k *policy.Key) { k.Banned = until }}, nil, func(k policy.Key) bool { return k.Banned.Equal(until) }},
+		"unban": {app.KeyChange{Action: registry.KeyUnban, Alter: func(k *policy.Key) { k.Banned = time.Time{} }}, func(k *policy.Key) { k.Banned = until },
 			func(k policy.Key) bool { return k.Banned.IsZero() }},
-		"tag": {tag, func(k *policy.Key) { k.Tags = []string{"a", "b"} },
+		"tag": {edit(func(k *policy.Key) { k.Tags = []string{"a", "b", "c"} }),
+			func(k *policy.Key) { k.Tags = []string{"a", "b"} },
 			func(k policy.Key) bool { return slices.Equal(k.Tags, []string{"a", "b", "c"}) }},
-		"untag": {untag, func(k *policy.Key) { k.Tags = []string{"a", "b"} },
-			func(k policy.Key) bool { return slices.Equal(k.Tags, []string{"a"}) }},
-		"group": {into, nil, func(k policy.Key) bool { return k.Group == "big" }},
-		"no group": {&command.SetGroup{},
+		"group": {edit(func(k *policy.Key) { k.Group = "big" }), nil,
+			func(k policy.Key) bool { return k.Group == "big" }},
+		"no group": {edit(func(k *policy.Key) { k.Group = "" }),
 			func(k *policy.Key) { k.Group = "big" }, func(k policy.Key) bool { return k.Group == "" }},
-		"no expiry": {&command.SetExpiry{}, func(k *policy.Key) { k.Expires = until },
+		"no expiry": {edit(func(k *policy.Key) { k.Expires = time.Time{} }),
+			func(k *policy.Key) { k.Expires = until },
 			func(k policy.Key) bool { return k.Expires.IsZero() }},
-		"expiry": {expiry, nil, func(k policy.Key) bool { return k.Expires.Equal(until) }},
 	} {
 		t.Run(title, func(t *testing.T) {
 			j := newFixture(t, count)
@@ -51,7 +48,6 @@ func TestEachChangeOfFiftyKeys(t *testing.T) {
 				}
 			}
 			old := j.keys.Key("k0007")
-			j.keys.Must(test.change.Prepare(j.set()))
 			_, err := j.Change(t.Context(), j.keys.IDs["k0001"], registry.AnyVersion, test.change,
 				sitetest.ByTest)
 			j.keys.Must(err)
@@ -65,7 +61,7 @@ func TestEachChangeOfFiftyKeys(t *testing.T) {
 			j.keys.UpdateKey("k0002", func(k *policy.Key) { k.Name = "renamed" })
 			e, err := j.AuditEntry(t.Context(), done.Change)
 			j.keys.Must(err)
-			if err := j.Undo(t.Context(), e, edit); test.change == app.KeyChange(ban) {
+			if err := j.Undo(t.Context(), e, byTester); test.change.Action == registry.KeyBan {
 				if _, ok := errors.AsType[app.IrreversibleError](err); !ok {
 					t.Errorf("undo of a ban: got %v, want an IrreversibleError", err)
 				}
@@ -112,14 +108,17 @@ func TestReviewCountsWhatChanges(t *testing.T) {
 	_, err := j.keys.Adopt(t.Context(), policy.Address, "addressaddressaddress1", "home",
 		nil, sitetest.ByTest)
 	j.keys.Must(err)
-	tag, into := &command.Tag{}, &command.SetGroup{}
-	tag.Body.Tags, into.Body.Group = []string{"vip"}, "acme"
-	for _, change := range []app.KeyChange{tag, into, &command.Unban{}, &command.Reset{}} {
+	for _, change := range []app.KeyChange{
+		{Action: registry.KeyEdit, Alter: func(k *policy.Key) { k.Tags = append(slices.Clone(k.Tags), "vip") }},
+		{Action: registry.KeyEdit, Alter: func(k *policy.Key) { k.Group = "acme" }},
+		{Action: registry.KeyUnban, Alter: func(k *policy.Key) { k.Banned = time.Time{} }},
+		{Action: registry.KeyReset, Alter: func(*policy.Key) {}},
+	} {
 		bulk := app.Bulk{Change: change, Filter: &app.KeyFilter{}, Total: 5}
 		review, err := j.ReviewBulk(t.Context(), j.set(), bulk)
 		j.keys.Must(err)
 		if done, _ := j.run(bulk); int64(review.Change) != done.Done || review.Read != 5 {
-			t.Errorf("%s: %d of %d keys would change, but %d did: %+v", change.Action(), review.Change, review.Read,
+			t.Errorf("%s: %d of %d keys would change, but %d did: %+v", change.Action, review.Change, review.Read,
 				done.Done, done.Failures)
 		}
 	}

@@ -41,46 +41,46 @@ type Services struct {
 // sends. It embeds a target, such as OnKey, which has all methods but Do.
 type Command interface {
 	// Load reads what the command changes.
-	Load(ctx context.Context, s *Services) error
+	load(ctx context.Context, s *Services) error
 	// Ready returns why the command cannot be made to what Load read; nil if it can.
-	Ready() error
+	ready() error
 	// Subject describes what Load read.
-	Subject() Subject
+	subject() Subject
 	base() *target
 	// Do makes the change. Bad input is a *policy.InvalidError. If another change came
 	// first, it is policy.ErrConflict, and Subject is what that change left.
-	Do(ctx context.Context, s *Services, e app.Edit) (Result, error)
+	do(ctx context.Context, s *Services, e app.Edit) (Result, error)
 }
 
 // Methods that a command may have.
 type (
 	// filler sets the fields to what is saved, for a form that begins with it.
 	filler interface {
-		Fill(ctx context.Context, s *Services) error
+		fill(ctx context.Context, s *Services) error
 	}
 	// chooser returns the options of a field.
 	chooser interface {
-		Options(name string) []templates.Option
+		options(name string) []templates.Option
 	}
 	// leader returns sentences that stand above the form.
 	leader interface {
-		Lead(ctx context.Context, s *Services) ([]string, error)
+		lead(ctx context.Context, s *Services) ([]string, error)
 	}
 	// warner returns what the author must accept before Do.
 	warner interface {
-		Warnings(ctx context.Context, s *Services) ([]string, error)
+		warnings(ctx context.Context, s *Services) ([]string, error)
 	}
 	// previewer returns what Do would change.
 	previewer interface {
-		Preview(ctx context.Context, s *Services) (*templates.Preview, error)
+		preview(ctx context.Context, s *Services) (*templates.Preview, error)
 	}
 	// follower reports whether the change may be made although others came after the version
 	// that its form shows.
 	follower interface {
-		Follows(ctx context.Context, s *Services, version int64) (bool, error)
+		follows(ctx context.Context, s *Services, version int64) (bool, error)
 	}
 	// hider reports whether the command lacks a field for this target.
-	hider interface{ Hides(name string) bool }
+	hider interface{ hides(name string) bool }
 )
 
 // target is the part of a command that says on which version it is based. self is the whole
@@ -91,6 +91,13 @@ type target struct {
 }
 
 func (t *target) base() *target { return t }
+
+// creation is the target of a command that reads nothing first.
+type creation struct{ target }
+
+func (*creation) load(context.Context, *Services) error { return nil }
+
+func (*creation) ready() error { return nil }
 
 // prepared returns a command that knows itself.
 func prepared(c any) Command {
@@ -184,7 +191,7 @@ func (r *Refusal) Error() string { return r.Heading + ". " + r.Advice }
 // act checks the warnings of a loaded command and makes the change.
 func act(ctx context.Context, s *Services, c Command, accepts app.Accepts) (Result, error) {
 	if w, ok := c.(warner); ok {
-		warnings, err := w.Warnings(ctx, s)
+		warnings, err := w.warnings(ctx, s)
 		if err == nil && len(warnings) > 0 && !accepts(warnings) {
 			err = &app.UnconfirmedError{Warnings: warnings}
 		}
@@ -196,7 +203,7 @@ func act(ctx context.Context, s *Services, c Command, accepts app.Accepts) (Resu
 	if r, ok := c.(repeatable); ok {
 		e.Repeat = r.repeat(ctx, c)
 	}
-	result, err := c.Do(ctx, s, e)
+	result, err := c.do(ctx, s, e)
 	return result, inFields(c, err)
 }
 
@@ -208,15 +215,15 @@ func operate(ctx context.Context, s *Services, spec Spec, c Command) (Result, er
 			return Result{}, err
 		}
 	}
-	err := c.Load(ctx, s)
+	err := c.load(ctx, s)
 	if err == nil {
-		err = c.Ready()
+		err = c.ready()
 	}
 	if err != nil {
 		return Result{}, operationError(c, err)
 	}
 	c.base().at = registry.AnyVersion
-	given := c.Subject().Version
+	given := c.subject().Version
 	if versioned {
 		version, err := match.Version(given)
 		if err = followed(ctx, s, c, err); err != nil {
@@ -232,7 +239,7 @@ func operate(ctx context.Context, s *Services, spec Spec, c Command) (Result, er
 	}
 	result, err := act(ctx, s, c, accepts)
 	if errors.Is(err, policy.ErrConflict) && versioned {
-		return result, rest.Stale(c.Subject().Version, &given)
+		return result, rest.Stale(c.subject().Version, &given)
 	}
 	return result, operationError(c, err)
 }
@@ -245,7 +252,7 @@ func followed(ctx context.Context, s *Services, c Command, err error) error {
 	if stale == nil || stale.Given == nil || !ok {
 		return err
 	}
-	follows, failed := f.Follows(ctx, s, *stale.Given)
+	follows, failed := f.follows(ctx, s, *stale.Given)
 	if failed != nil {
 		return failed
 	}

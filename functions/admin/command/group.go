@@ -30,8 +30,7 @@ type OnGroup struct {
 	group app.Group
 }
 
-// Load implements Command.
-func (c *OnGroup) Load(ctx context.Context, s *Services) (err error) {
+func (c *OnGroup) load(ctx context.Context, s *Services) (err error) {
 	if c.set, err = s.Keys.Set(ctx); err != nil {
 		return err
 	}
@@ -49,21 +48,19 @@ func noGroup(err error) error {
 
 func (c *OnGroup) onGroup() *OnGroup { return c }
 
-// Ready implements Command.
-func (*OnGroup) Ready() error { return nil }
+func (*OnGroup) ready() error { return nil }
 
-// Subject implements Command.
-func (c *OnGroup) Subject() Subject {
+func (c *OnGroup) subject() Subject {
 	path := "/groups/" + url.PathEscape(c.Name)
 	return Subject{Name: c.Name, Version: c.set.Version, Record: app.PolicyRecord, Saved: time.Now(), Path: path,
 		Trail: []templates.Choice{{Text: "Groups", Address: "/groups"}, {Text: c.Name, Address: path}}}
 }
 
-// Follows implements follower: a change that sets nothing follows any other.
-func (*OnGroup) Follows(context.Context, *Services, int64) (bool, error) { return true, nil }
+// follows implements follower: a change that sets nothing follows any other.
+func (*OnGroup) follows(context.Context, *Services, int64) (bool, error) { return true, nil }
 
-// follows reports whether nobody changed since a version what edit changes.
-func (c *OnGroup) follows(ctx context.Context, s *Services, version int64, edit func(*policy.Set)) (bool, error) {
+// unchanged reports whether nobody changed since a version what edit changes.
+func (c *OnGroup) unchanged(ctx context.Context, s *Services, version int64, edit func(*policy.Set)) (bool, error) {
 	return s.Keys.Follows(ctx, version, c.set, func(next *policy.Set) bool {
 		edit(next)
 		return true
@@ -76,7 +73,7 @@ func (c *OnGroup) saved(ctx context.Context, s *Services, action string, err err
 		return Result{}, noGroup(err)
 	}
 	before := c.set.Version
-	if err := c.Load(ctx, s); err != nil {
+	if err := c.load(ctx, s); err != nil {
 		return Result{}, err
 	}
 	return Result{Undo: action, Version: c.set.Version, Same: c.set.Version == before}, nil
@@ -89,16 +86,14 @@ type GroupOverride struct {
 	Body keys.Override
 }
 
-// Fill implements filler.
-func (c *GroupOverride) Fill(context.Context, *Services) error {
+func (c *GroupOverride) fill(context.Context, *Services) error {
 	if c.group.Override != nil {
 		c.Body = *keys.OverrideOf(c.group.Override)
 	}
 	return nil
 }
 
-// Warnings implements warner.
-func (c *GroupOverride) Warnings(context.Context, *Services) ([]string, error) {
+func (c *GroupOverride) warnings(context.Context, *Services) ([]string, error) {
 	o, err := c.Body.Read()
 	if err != nil {
 		return nil, err
@@ -106,8 +101,7 @@ func (c *GroupOverride) Warnings(context.Context, *Services) ([]string, error) {
 	return app.OverrideWarnings(c.set, o.Limits), nil
 }
 
-// Preview implements previewer.
-func (c *GroupOverride) Preview(context.Context, *Services) (*templates.Preview, error) {
+func (c *GroupOverride) preview(context.Context, *Services) (*templates.Preview, error) {
 	o, err := c.Body.Read()
 	if err != nil {
 		return nil, err
@@ -125,13 +119,11 @@ func (c *GroupOverride) put(next *policy.Set, o policy.Override) {
 	next.GroupOverrides = all
 }
 
-// Follows implements follower.
-func (c *GroupOverride) Follows(ctx context.Context, s *Services, version int64) (bool, error) {
-	return c.follows(ctx, s, version, func(next *policy.Set) { c.put(next, policy.Override{Reason: "-"}) })
+func (c *GroupOverride) follows(ctx context.Context, s *Services, version int64) (bool, error) {
+	return c.unchanged(ctx, s, version, func(next *policy.Set) { c.put(next, policy.Override{Reason: "-"}) })
 }
 
-// Do implements Command.
-func (c *GroupOverride) Do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
+func (c *GroupOverride) do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
 	o, err := c.Body.Read()
 	if err != nil {
 		return Result{}, err
@@ -150,17 +142,15 @@ type EndGroupOverride struct {
 	ReasonQuery
 }
 
-// Ready implements Command.
-func (c *EndGroupOverride) Ready() error {
+func (c *EndGroupOverride) ready() error {
 	if c.group.Override != nil {
 		return nil
 	}
 	return &Refusal{Status: http.StatusNotFound, Heading: "The group has no override", Advice: "It may have ended.",
-		Path: c.Subject().Path}
+		Path: c.subject().Path}
 }
 
-// Do implements Command.
-func (c *EndGroupOverride) Do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
+func (c *EndGroupOverride) do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
 	return c.saved(ctx, s, registry.GroupEnd, s.Keys.OverrideGroup(ctx, c.Name, nil, e))
 }
 
@@ -173,15 +163,13 @@ type BillGroup struct {
 	}
 }
 
-// Fill implements filler.
-func (c *BillGroup) Fill(context.Context, *Services) error {
+func (c *BillGroup) fill(context.Context, *Services) error {
 	c.Body.Billing = c.group.Billing
 	return nil
 }
 
-// Follows implements follower.
-func (c *BillGroup) Follows(ctx context.Context, s *Services, version int64) (bool, error) {
-	return c.follows(ctx, s, version, func(next *policy.Set) {
+func (c *BillGroup) follows(ctx context.Context, s *Services, version int64) (bool, error) {
+	return c.unchanged(ctx, s, version, func(next *policy.Set) {
 		all := map[string]limits.Billing{}
 		maps.Copy(all, next.GroupBilling)
 		all[c.Name] = limits.Billing{Day: 1}
@@ -189,8 +177,7 @@ func (c *BillGroup) Follows(ctx context.Context, s *Services, version int64) (bo
 	})
 }
 
-// Do implements Command.
-func (c *BillGroup) Do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
+func (c *BillGroup) do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
 	return c.saved(ctx, s, registry.GroupBilling, s.Keys.BillGroup(ctx, c.Name, c.Body.Billing, e))
 }
 
@@ -200,7 +187,6 @@ type ResetGroup struct {
 	OptionalBody
 }
 
-// Do implements Command.
-func (c *ResetGroup) Do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
+func (c *ResetGroup) do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
 	return Result{}, noGroup(s.Keys.ResetGroup(ctx, c.Name, e))
 }

@@ -36,8 +36,8 @@ type OnKey struct {
 	key policy.Key
 }
 
-// Load implements Command. A key that cannot be read has only its id and its status.
-func (c *OnKey) Load(ctx context.Context, s *Services) (err error) {
+// load implements Command. A key that cannot be read has only its id and its status.
+func (c *OnKey) load(ctx context.Context, s *Services) (err error) {
 	if !app.IsID(c.ID) {
 		return policy.ErrNotFound
 	}
@@ -50,33 +50,39 @@ func (c *OnKey) Load(ctx context.Context, s *Services) (err error) {
 	return err
 }
 
-// Ready implements Command for a change of active keys.
-func (c *OnKey) Ready() error { return c.is(policy.Active) }
+// ready implements Command for a change of active keys.
+func (c *OnKey) ready() error { return c.is(policy.Active) }
 
 func (c *OnKey) is(statuses ...policy.Status) error {
 	if slices.Contains(statuses, c.key.Status) {
 		return nil
 	}
 	return &Refusal{Status: http.StatusConflict, Heading: "This key is " + string(c.key.Status),
-		Advice: "This action is not available for it.", Path: c.Subject().Path}
+		Advice: "This action is not available for it.", Path: c.subject().Path}
 }
 
-// Subject implements Command.
-func (c *OnKey) Subject() Subject {
+func (c *OnKey) subject() Subject {
 	path := "/keys/" + c.key.ID
 	return Subject{Name: c.key.Name, Version: c.key.Version, Record: c.key.ID, Saved: c.key.Updated, Path: path,
 		Trail: []templates.Choice{{Text: "Keys", Address: "/keys"}, {Text: c.key.Name, Address: path}}}
 }
 
-// Do implements Command for an app.KeyChange.
-func (c *OnKey) Do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
-	change := c.self.(app.KeyChange) //nolint:forcetypeassert // others have a Do
-	if err := change.Prepare(c.set); err != nil {
+// keyChange is a command that changes the record of a key.
+type keyChange interface {
+	// change returns the change. It finds what the command names in a set, and checks what it
+	// sets, whatever the key.
+	change(set *policy.Set) (app.KeyChange, error)
+}
+
+// do makes the change of a keyChange.
+func (c *OnKey) do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
+	change, err := c.self.(keyChange).change(c.set) //nolint:forcetypeassert // others have a do
+	if err != nil {
 		return Result{}, err
 	}
 	before := c.key
 	saved, err := s.Keys.Change(ctx, c.ID, c.at, change, e)
-	return c.saved(before, saved, change.Action(), err)
+	return c.saved(before, saved, change.Action, err)
 }
 
 // saved keeps the key as a change left it.
@@ -87,13 +93,14 @@ func (c *OnKey) saved(before, saved policy.Key, action string, err error) (Resul
 	return Result{Same: saved.Version == before.Version, Undo: action, Version: saved.Version}, err
 }
 
-// Preview implements previewer for an app.KeyChange.
-func (c *OnKey) Preview(context.Context, *Services) (*templates.Preview, error) {
-	change, ok := c.self.(app.KeyChange)
+// preview shows the change of a keyChange.
+func (c *OnKey) preview(context.Context, *Services) (*templates.Preview, error) {
+	of, ok := c.self.(keyChange)
 	if !ok {
 		return &templates.Preview{}, nil
 	}
-	if err := change.Prepare(c.set); err != nil {
+	change, err := of.change(c.set)
+	if err != nil {
 		return nil, err
 	}
 	after, _ := app.Changed(change, c.set, c.key)
@@ -152,9 +159,9 @@ type Revoke struct {
 	OptionalBody
 }
 
-func (*Revoke) Action() string            { return registry.KeyRevoke }
-func (*Revoke) Prepare(*policy.Set) error { return nil }
-func (*Revoke) Alter(k *policy.Key)       { k.Status = policy.Revoked }
+func (*Revoke) change(*policy.Set) (app.KeyChange, error) {
+	return app.KeyChange{Action: registry.KeyRevoke, Alter: func(k *policy.Key) { k.Status = policy.Revoked }}, nil
+}
 
 // Unrevoke restores a revoked key.
 type Unrevoke struct {
@@ -162,12 +169,11 @@ type Unrevoke struct {
 	OptionalBody
 }
 
-func (*Unrevoke) Action() string            { return registry.KeyUnrevoke }
-func (*Unrevoke) Prepare(*policy.Set) error { return nil }
-func (*Unrevoke) Alter(k *policy.Key)       { k.Status = policy.Active }
+func (*Unrevoke) change(*policy.Set) (app.KeyChange, error) {
+	return app.KeyChange{Action: registry.KeyUnrevoke, Alter: func(k *policy.Key) { k.Status = policy.Active }}, nil
+}
 
-// Ready implements Command.
-func (c *Unrevoke) Ready() error { return c.is(policy.Revoked) }
+func (c *Unrevoke) ready() error { return c.is(policy.Revoked) }
 
 // Ban makes calls with a key get 429 until a time.
 type Ban struct {
@@ -178,12 +184,9 @@ type Ban struct {
 	}
 }
 
-func (*Ban) Action() string        { return registry.KeyBan }
-func (c *Ban) Alter(k *policy.Key) { k.Banned = c.Body.Until.UTC() }
-
-// Prepare implements app.KeyChange.
-func (c *Ban) Prepare(*policy.Set) error {
-	return fieldError("until", future(c.Body.Until, "to block a key for good, revoke it"))
+func (c *Ban) change(*policy.Set) (app.KeyChange, error) {
+	return app.KeyChange{Action: registry.KeyBan, Alter: func(k *policy.Key) { k.Banned = c.Body.Until.UTC() }},
+		fieldError("until", future(c.Body.Until, "to block a key for good, revoke it"))
 }
 
 // Unban lifts a ban.
@@ -192,9 +195,9 @@ type Unban struct {
 	OptionalBody
 }
 
-func (*Unban) Action() string            { return registry.KeyUnban }
-func (*Unban) Prepare(*policy.Set) error { return nil }
-func (*Unban) Alter(k *policy.Key)       { k.Banned = time.Time{} }
+func (*Unban) change(*policy.Set) (app.KeyChange, error) {
+	return app.KeyChange{Action: registry.KeyUnban, Alter: func(k *policy.Key) { k.Banned = time.Time{} }}, nil
+}
 
 // replaceable returns the limits of e that an override replaces: those of the caller that
 // are not in shadow.
@@ -210,9 +213,9 @@ type Reset struct {
 	OptionalBody
 }
 
-func (*Reset) Action() string            { return registry.KeyReset }
-func (*Reset) Prepare(*policy.Set) error { return nil }
-func (*Reset) Alter(*policy.Key)         {}
+func (*Reset) change(*policy.Set) (app.KeyChange, error) {
+	return app.KeyChange{Action: registry.KeyReset, Alter: func(*policy.Key) {}}, nil
+}
 
 // Delete removes a key, even one that cannot be read.
 type Delete struct {
@@ -220,11 +223,9 @@ type Delete struct {
 	ReasonQuery
 }
 
-// Ready implements Command.
-func (*Delete) Ready() error { return nil }
+func (*Delete) ready() error { return nil }
 
-// Do implements Command.
-func (c *Delete) Do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
+func (c *Delete) do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
 	deleted := c.key
 	saved, err := s.Keys.Delete(ctx, c.ID, c.at, e)
 	if err != nil {
@@ -240,18 +241,14 @@ type Override struct {
 	Body keys.Override
 }
 
-func (*Override) Action() string        { return registry.KeyOverride }
-func (c *Override) Alter(k *policy.Key) { k.Override, _ = c.Body.Read() }
-
-// Prepare implements app.KeyChange.
-func (c *Override) Prepare(*policy.Set) error {
-	_, err := c.Body.Read()
-	return err
+func (c *Override) change(*policy.Set) (app.KeyChange, error) {
+	o, err := c.Body.Read()
+	return app.KeyChange{Action: registry.KeyOverride, Alter: func(k *policy.Key) { k.Override = o }}, err
 }
 
-// Fill implements filler: the form begins with the override, or the limits that it would
+// fill implements filler: the form begins with the override, or the limits that it would
 // replace.
-func (c *Override) Fill(context.Context, *Services) error {
+func (c *Override) fill(context.Context, *Services) error {
 	e, _ := c.set.Effective(c.key, time.Now())
 	o := policy.Override{Limits: replaceable(e)}
 	if e.Source == "override" {
@@ -261,8 +258,7 @@ func (c *Override) Fill(context.Context, *Services) error {
 	return nil
 }
 
-// Lead implements leader.
-func (c *Override) Lead(ctx context.Context, s *Services) ([]string, error) {
+func (c *Override) lead(ctx context.Context, s *Services) ([]string, error) {
 	last, err := c.lastDenial(ctx, s)
 	if err != nil || last == "" {
 		return nil, err
@@ -295,8 +291,7 @@ func (c *OnKey) lastDenial(ctx context.Context, s *Services) (string, error) {
 	return text + ", which is no longer in force.", nil
 }
 
-// Warnings implements warner.
-func (c *Override) Warnings(context.Context, *Services) ([]string, error) {
+func (c *Override) warnings(context.Context, *Services) ([]string, error) {
 	o, err := c.Body.Read()
 	if err != nil {
 		return nil, err
@@ -304,10 +299,9 @@ func (c *Override) Warnings(context.Context, *Services) ([]string, error) {
 	return app.OverrideWarnings(c.set, o.Limits), nil
 }
 
-// Do implements Command.
-func (c *Override) Do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
+func (c *Override) do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
 	before, _ := c.set.Effective(c.key, time.Now())
-	result, err := c.OnKey.Do(ctx, s, e)
+	result, err := c.OnKey.do(ctx, s, e)
 	switch o := c.key.Override; {
 	case err != nil || o == nil:
 	case result.Same:
@@ -324,17 +318,16 @@ type EndOverride struct {
 	ReasonQuery
 }
 
-func (*EndOverride) Action() string            { return registry.KeyOverrideEnd }
-func (*EndOverride) Prepare(*policy.Set) error { return nil }
-func (*EndOverride) Alter(k *policy.Key)       { k.Override = nil }
+func (*EndOverride) change(*policy.Set) (app.KeyChange, error) {
+	return app.KeyChange{Action: registry.KeyOverrideEnd, Alter: func(k *policy.Key) { k.Override = nil }}, nil
+}
 
-// Ready implements Command.
-func (c *EndOverride) Ready() error {
+func (c *EndOverride) ready() error {
 	if err := c.is(policy.Active); err != nil || c.key.Override != nil {
 		return err
 	}
 	return &Refusal{Status: http.StatusNotFound, Heading: "This key has no override",
-		Advice: "It may have ended.", Path: c.Subject().Path}
+		Advice: "It may have ended.", Path: c.subject().Path}
 }
 
 // Edit sets what a key is: its name, plan, tags, group, routes, billing day and expiry.
@@ -392,18 +385,13 @@ func (o *Optional[T]) set(to *T) {
 	}
 }
 
-func (*Edit) Action() string { return registry.KeyEdit }
+func (c *Edit) ready() error { return c.is(policy.Active, policy.Revoked) }
 
-// Ready implements Command.
-func (c *Edit) Ready() error { return c.is(policy.Active, policy.Revoked) }
-
-// Hides implements hider.
-func (c *Edit) Hides(name string) bool {
+func (c *Edit) hides(name string) bool {
 	return c.key.ID != "" && c.key.Kind != policy.APIKey && (name == "group" || name == "opens")
 }
 
-// Options implements chooser.
-func (c *Edit) Options(name string) []templates.Option {
+func (c *Edit) options(name string) []templates.Option {
 	if name != "plan" {
 		return nil
 	}
@@ -414,8 +402,7 @@ func (c *Edit) Options(name string) []templates.Option {
 	return plans
 }
 
-// Fill implements filler.
-func (c *Edit) Fill(context.Context, *Services) error {
+func (c *Edit) fill(context.Context, *Services) error {
 	b, opens := &c.Body, policydoc.PatternsOf(c.key.Opens)
 	b.Name.value, b.Tags.value, b.Plan.value = &c.key.Name, &c.key.Tags, &c.key.Plan
 	b.Group.value, b.Billing.value = &c.key.Group, &c.key.Billing
@@ -423,8 +410,7 @@ func (c *Edit) Fill(context.Context, *Services) error {
 	return nil
 }
 
-// Prepare implements app.KeyChange.
-func (c *Edit) Prepare(*policy.Set) error {
+func (c *Edit) change(*policy.Set) (app.KeyChange, error) {
 	var fields []policy.FieldError
 	const null = "is null: give a value, or omit it to keep the present one"
 	if c.Body.Name.sent && c.Body.Name.value == nil {
@@ -438,11 +424,10 @@ func (c *Edit) Prepare(*policy.Set) error {
 			fields = append(fields, policy.FieldError{Field: "expires", Message: message})
 		}
 	}
-	return policy.Invalid(fields)
+	return app.KeyChange{Action: registry.KeyEdit, Alter: c.alter}, policy.Invalid(fields)
 }
 
-// Alter implements app.KeyChange.
-func (c *Edit) Alter(k *policy.Key) {
+func (c *Edit) alter(k *policy.Key) {
 	b := &c.Body
 	b.Name.set(&k.Name)
 	b.Plan.set(&k.Plan)

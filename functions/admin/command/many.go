@@ -27,7 +27,7 @@ import (
 // onKey is a command on a key that can be made to many.
 type onKey interface {
 	Command
-	app.KeyChange
+	keyChange
 	one() *OnKey
 }
 
@@ -35,7 +35,7 @@ func (c *OnKey) one() *OnKey { return c }
 
 // bulk is a command that can be made to many keys.
 type bulk struct {
-	do       string
+	name     string
 	title    string // before the number of keys
 	sets     string // after it, before what the command sets; empty for nothing
 	danger   bool   // the author must confirm the number of keys of a filter
@@ -43,11 +43,11 @@ type bulk struct {
 	register func(rest.Group, *Services)
 }
 
-func many[C any](do, title, sets string, danger bool) bulk {
-	b := bulk{do: do, title: title, sets: sets, danger: danger}
+func many[C any](name, title, sets string, danger bool) bulk {
+	b := bulk{name: name, title: title, sets: sets, danger: danger}
 	b.fresh = func() onKey { return prepared(new(C)).(onKey) } //nolint:forcetypeassert // bulks has only these
 	b.register = func(g rest.Group, s *Services) {
-		rest.Register(g, rest.Operation{Pattern: "POST /bulk/" + do, ID: do + "-keys", Role: auth.Editor,
+		rest.Register(g, rest.Operation{Pattern: "POST /bulk/" + name, ID: name + "-keys", Role: auth.Editor,
 			Deadline: auth.Long, Summary: title + " up to 1,000 keys of a selection",
 			Details: "Makes one change of the audit, which can be undone. Repeat the request with after set to " +
 				"next until next is absent. A repeated request changes no key twice.",
@@ -89,8 +89,7 @@ type Many struct {
 	page    selection // on a page
 }
 
-// Load implements Command.
-func (c *Many) Load(ctx context.Context, s *Services) (err error) {
+func (c *Many) load(ctx context.Context, s *Services) (err error) {
 	if c.set, err = s.Keys.Set(ctx); err != nil {
 		return err
 	}
@@ -108,8 +107,7 @@ func (c *Many) Load(ctx context.Context, s *Services) (err error) {
 	return err
 }
 
-// Ready implements Command.
-func (*Many) Ready() error { return nil }
+func (*Many) ready() error { return nil }
 
 // inner is the command whose fields the form has.
 func (c *Many) inner() Command { return c.change }
@@ -146,22 +144,21 @@ func (c *Many) whole() string {
 	return c.heading()
 }
 
-// Warnings implements warner.
-func (c *Many) Warnings(ctx context.Context, s *Services) ([]string, error) {
+func (c *Many) warnings(ctx context.Context, s *Services) ([]string, error) {
 	if w, ok := c.change.(warner); ok && c.after == "" {
-		return w.Warnings(ctx, s)
+		return w.warnings(ctx, s)
 	}
 	return nil, nil
 }
 
 // bulkChange returns the prepared change.
 func (c *Many) bulkChange() (app.Bulk, error) {
-	err := c.change.Prepare(c.set)
-	return app.Bulk{Change: c.change, IDs: c.ids, Filter: c.filter, Total: c.total}, err
+	change, err := c.change.change(c.set)
+	return app.Bulk{Change: change, IDs: c.ids, Filter: c.filter, Total: c.total}, err
 }
 
-// Do implements Command: it makes one step.
-func (c *Many) Do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
+// do implements Command: it makes one step.
+func (c *Many) do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
 	b, err := c.bulkChange()
 	if err != nil {
 		return Result{}, err
@@ -305,7 +302,7 @@ func (in *ManyKeys[C]) operate(ctx context.Context, s *Services, b bulk) (*ManyC
 		}
 		c.after = after
 	}
-	if err := c.Load(ctx, s); err != nil {
+	if err := c.load(ctx, s); err != nil {
 		return nil, operationError(c, err)
 	}
 	if _, err := act(ctx, s, prepared(c), in.Accepts); err != nil {

@@ -66,7 +66,7 @@ func (p *Pages) manyRoutes() []auth.Route {
 
 // manyOf returns the command to many keys that a form asks for.
 func manyOf(v url.Values) (entry, error) {
-	at := slices.IndexFunc(bulks, func(b bulk) bool { return b.do == v.Get("do") })
+	at := slices.IndexFunc(bulks, func(b bulk) bool { return b.name == v.Get("do") })
 	ids, of := v["id"], v.Get(ofField)
 	filter, filterErr := url.ParseQuery(v.Get(filterField))
 	place, placeErr := url.ParseQuery(v.Get(placeField))
@@ -114,7 +114,7 @@ func (s selection) read(c *Many) error {
 
 // carried returns what the form sends beside its fields.
 func (c *Many) carried() url.Values {
-	v := url.Values{"do": {c.do}, "id": c.ids, ofField: {c.page.of}, filterField: {c.page.filter.Encode()},
+	v := url.Values{"do": {c.name}, "id": c.ids, ofField: {c.page.of}, filterField: {c.page.filter.Encode()},
 		placeField: {c.page.place.Encode()}}
 	if c.page.of == ofAll {
 		v.Set(countField, strconv.FormatInt(c.total, 10))
@@ -122,14 +122,13 @@ func (c *Many) carried() url.Values {
 	return v
 }
 
-// Subject implements Command.
-func (c *Many) Subject() Subject {
+func (c *Many) subject() Subject {
 	list := c.page.address(c.ids, true)
 	return Subject{Path: list, Trail: []templates.Choice{{Text: "Keys", Address: list}}}
 }
 
-// Lead implements leader: which keys are selected.
-func (c *Many) Lead(ctx context.Context, s *Services) ([]string, error) {
+// lead implements leader: which keys are selected.
+func (c *Many) lead(ctx context.Context, s *Services) ([]string, error) {
 	if c.filter == nil {
 		found, err := s.Keys.Many(ctx, c.set, c.ids)
 		names := make([]string, len(found))
@@ -186,8 +185,8 @@ func (c *Many) recounted() string {
 	return "Nothing changed: " + now + ". Confirm again."
 }
 
-// Preview implements previewer: what the command makes of the first keys.
-func (c *Many) Preview(ctx context.Context, s *Services) (*templates.Preview, error) {
+// preview implements previewer: what the command makes of the first keys.
+func (c *Many) preview(ctx context.Context, s *Services) (*templates.Preview, error) {
 	b, err := c.bulkChange()
 	if err != nil {
 		return nil, err
@@ -200,7 +199,7 @@ func (c *Many) Preview(ctx context.Context, s *Services) (*templates.Preview, er
 	for _, row := range found.Rows {
 		before := row.Before.Key
 		shown := templates.KeyChanges{Name: page.Clip(before.Name, page.MaxName), Address: "/keys/" + before.ID}
-		if shown.Changes = changes.OfKey(c.set, before, row.After); c.change.Action() == registry.KeyReset {
+		if shown.Changes = changes.OfKey(c.set, before, row.After); b.Change.Action == registry.KeyReset {
 			shown.Changes = countsOf(row.Before)
 		}
 		p.Keys = append(p.Keys, shown)
@@ -245,7 +244,7 @@ func Bar(rd *page.Renderer, r *http.Request, f app.KeyFilter, p templates.KeysPa
 	b := &templates.Bulk{Action: rd.Path("/keys/bulk"), Of: ofSelected,
 		Page: page.Number(int64(len(p.Rows))), More: p.First != "" || p.Next != ""}
 	for i, each := range bulks {
-		option := templates.Option{Value: each.do, Text: barTexts[each.do]}
+		option := templates.Option{Value: each.name, Text: barTexts[each.name]}
 		if i < buttons {
 			b.Actions = append(b.Actions, option)
 		} else {
@@ -320,7 +319,7 @@ func (p *Pages) next(w http.ResponseWriter, r *http.Request, state string) error
 		move.number = so.Plan
 	}
 	if err = readBody(c.change, so.Change); err == nil {
-		err = c.Load(r.Context(), &p.Services)
+		err = c.load(r.Context(), &p.Services)
 	}
 	if err == nil {
 		_, err = act(r.Context(), &p.Services, c, func([]string) bool { return true })
@@ -338,7 +337,7 @@ func (p *Pages) begun(w http.ResponseWriter, r *http.Request, c *Many) error {
 	if err != nil {
 		return page.Failed("keep progress", err)
 	}
-	so := progress{Do: c.do, Change: fields, IDs: c.ids, Of: c.page.of, Filter: c.page.filter.Encode(),
+	so := progress{Do: c.name, Change: fields, IDs: c.ids, Of: c.page.of, Filter: c.page.filter.Encode(),
 		Place: c.page.place.Encode(), Total: c.total}
 	if move, ok := c.change.(*MovePlan); ok {
 		so.Plan = move.number
@@ -364,7 +363,10 @@ func (p *Pages) stepped(w http.ResponseWriter, r *http.Request, c *Many, so prog
 	}
 	undo := ""
 	if so.Changes == 1 && s.Change > 0 {
-		undo = p.Changes.UndoOf(c.change.Action(), int64(s.Change))
+		change, err := c.change.change(c.set)
+		if err == nil {
+			undo = p.Changes.UndoOf(change.Action, int64(s.Change))
+		}
 	}
 	p.Flash(r, page.Clip(c.whole(), page.MaxName)+": "+page.Number(so.Done)+" changed, "+
 		page.Number(so.Skipped)+" unchanged.", undo)

@@ -23,7 +23,7 @@ import (
 
 // CreateToken creates a machine token. A token cannot, so that a leaked one makes no other.
 type CreateToken struct {
-	target
+	creation
 	Repeatable
 	Body struct {
 		Name    string    `json:"name" minLength:"1" maxLength:"64" label:"Name" sample:"Program that uses it"`
@@ -45,27 +45,18 @@ var Scopes = []templates.Option{
 // TokenSecret begins the name by which a page finds the secret of a new token.
 const TokenSecret = "token:"
 
-// Load implements Command.
-func (*CreateToken) Load(context.Context, *Services) error { return nil }
-
-// Ready implements Command.
-func (*CreateToken) Ready() error { return nil }
-
-// Subject implements Command.
-func (*CreateToken) Subject() Subject {
+func (*CreateToken) subject() Subject {
 	return Subject{Path: "/settings", Trail: []templates.Choice{{Text: "Settings", Address: "/settings"}}}
 }
 
-// Options implements chooser.
-func (*CreateToken) Options(name string) []templates.Option {
+func (*CreateToken) options(name string) []templates.Option {
 	if name == "scope" {
 		return Scopes
 	}
 	return nil
 }
 
-// Do implements Command.
-func (c *CreateToken) Do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
+func (c *CreateToken) do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
 	n := token.New{Name: c.Body.Name, Scope: token.Scope(c.Body.Scope), Expires: c.Body.Expires, By: e.By,
 		Repeat: e.Repeat}
 	var err error
@@ -114,21 +105,13 @@ type NewToken struct {
 
 // RevokeToken makes requests with a machine token get 401, those of the token itself too.
 type RevokeToken struct {
-	target
+	creation
 	ID string `path:"id" maxLength:"64"`
 }
 
-// Load implements Command.
-func (*RevokeToken) Load(context.Context, *Services) error { return nil }
+func (*RevokeToken) subject() Subject { return Subject{Path: "/settings"} }
 
-// Ready implements Command.
-func (*RevokeToken) Ready() error { return nil }
-
-// Subject implements Command.
-func (*RevokeToken) Subject() Subject { return Subject{Path: "/settings"} }
-
-// Do implements Command.
-func (c *RevokeToken) Do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
+func (c *RevokeToken) do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
 	err := app.Noted(ctx, s.Tokens.Revoke(ctx, c.ID, e.By))
 	if errors.Is(err, token.ErrNotFound) {
 		return Result{}, &Refusal{Status: http.StatusNotFound, Heading: "No such token",
@@ -147,8 +130,7 @@ type Undo struct {
 	entry changes.Entry
 }
 
-// Load implements Command.
-func (c *Undo) Load(ctx context.Context, s *Services) error {
+func (c *Undo) load(ctx context.Context, s *Services) error {
 	found, err := s.Keys.AuditEntry(ctx, c.Number)
 	if errors.Is(err, policy.ErrNotFound) || err == nil && c.Number == 0 {
 		return &Refusal{Status: http.StatusNotFound, Heading: "No such change", Advice: "The number may be mistyped."}
@@ -157,8 +139,7 @@ func (c *Undo) Load(ctx context.Context, s *Services) error {
 	return err
 }
 
-// Ready implements Command.
-func (c *Undo) Ready() error {
+func (c *Undo) ready() error {
 	if reason := app.Irreversible(c.entry.Action); reason != "" {
 		return noUndo(reason)
 	}
@@ -169,8 +150,7 @@ func noUndo(why string) error {
 	return &Refusal{Status: http.StatusConflict, Heading: "Cannot undo this change", Advice: why, Path: "/audit"}
 }
 
-// Subject implements Command.
-func (*Undo) Subject() Subject {
+func (*Undo) subject() Subject {
 	return Subject{Path: "/audit", Trail: []templates.Choice{{Text: "Audit", Address: "/audit"}}}
 }
 
@@ -181,8 +161,7 @@ func (c *Undo) reason() string {
 	return page.Clip("undo of “"+auditlog.Words(c.entry)+"”", policy.MaxReasonLen-1)
 }
 
-// Lead implements leader.
-func (c *Undo) Lead(context.Context, *Services) ([]string, error) {
+func (c *Undo) lead(context.Context, *Services) ([]string, error) {
 	text := "Takes back this change of " + page.Instant(c.entry.Time).Text +
 		" with a new one. What was changed since stays, and what was revoked stays revoked."
 	if subjects, more := auditlog.SubjectsOf(c.entry.AuditEntry); c.entry.Items > len(c.entry.Changes) &&
@@ -192,8 +171,7 @@ func (c *Undo) Lead(context.Context, *Services) ([]string, error) {
 	return []string{text}, nil
 }
 
-// Preview implements previewer.
-func (c *Undo) Preview(context.Context, *Services) (*templates.Preview, error) {
+func (c *Undo) preview(context.Context, *Services) (*templates.Preview, error) {
 	p := &templates.Preview{}
 	for _, each := range c.entry.Changes {
 		p.Changes = append(p.Changes,
@@ -202,13 +180,11 @@ func (c *Undo) Preview(context.Context, *Services) (*templates.Preview, error) {
 	return p, nil
 }
 
-// Warnings implements warner.
-func (c *Undo) Warnings(ctx context.Context, s *Services) ([]string, error) {
+func (c *Undo) warnings(ctx context.Context, s *Services) ([]string, error) {
 	return s.Keys.UndoWarnings(ctx, c.entry.AuditEntry)
 }
 
-// Do implements Command.
-func (c *Undo) Do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
+func (c *Undo) do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
 	err := s.Keys.Undo(ctx, c.entry.AuditEntry, e)
 	irreversible, never := errors.AsType[app.IrreversibleError](err)
 	invalid, bad := errors.AsType[*policy.InvalidError](err)

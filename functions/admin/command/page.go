@@ -74,10 +74,10 @@ func (p *Pages) open(r *http.Request, e entry) (*sheet, error) {
 	c := e.fresh()
 	err := bind(reflect.ValueOf(c).Elem(), r)
 	if err == nil {
-		err = c.Load(r.Context(), &p.Services)
+		err = c.load(r.Context(), &p.Services)
 	}
 	if err == nil {
-		err = c.Ready()
+		err = c.ready()
 	}
 	return &sheet{entry: e, command: c, state: formState{url.Values{}, map[string]string{}, ""}}, p.problem(err)
 }
@@ -133,7 +133,7 @@ func (p *Pages) show(e entry) auth.Handler {
 			return err
 		}
 		if f, ok := s.command.(filler); ok {
-			if err := f.Fill(r.Context(), &p.Services); err != nil {
+			if err := f.fill(r.Context(), &p.Services); err != nil {
 				return p.problem(err)
 			}
 		}
@@ -143,7 +143,7 @@ func (p *Pages) show(e entry) auth.Handler {
 				s.state.values.Set(f.name, given.Get(f.name))
 			}
 		}
-		s.version = s.command.Subject().Version
+		s.version = s.command.subject().Version
 		if err := p.warn(r, s); err != nil {
 			return err
 		}
@@ -176,7 +176,7 @@ func (p *Pages) warn(r *http.Request, s *sheet) (err error) {
 		return nil
 	}
 	if c, ok := s.command.(warner); ok {
-		s.warnings, err = c.Warnings(r.Context(), &p.Services)
+		s.warnings, err = c.warnings(r.Context(), &p.Services)
 	}
 	if _, invalid := errors.AsType[*policy.InvalidError](err); invalid {
 		return nil // the save says what is wrong
@@ -214,7 +214,7 @@ func (p *Pages) send(e entry) auth.Handler {
 
 // versionOf returns the version that a form shows.
 func versionOf(v url.Values, c Command) (int64, error) {
-	if c.Subject().Version == 0 {
+	if c.subject().Version == 0 {
 		return 0, nil
 	}
 	version, err := strconv.ParseInt(v.Get(versionField), 10, 64)
@@ -260,11 +260,11 @@ func (p *Pages) addPreview(r *http.Request, s *sheet) (err error) {
 	if !ok {
 		return page.Problem{Status: http.StatusBadRequest}
 	}
-	if s.preview, err = c.Preview(r.Context(), &p.Services); err != nil {
+	if s.preview, err = c.preview(r.Context(), &p.Services); err != nil {
 		return inFields(s.command, err)
 	}
 	if c, ok := s.command.(warner); ok {
-		s.warnings, err = c.Warnings(r.Context(), &p.Services)
+		s.warnings, err = c.warnings(r.Context(), &p.Services)
 	}
 	return inFields(s.command, err)
 }
@@ -280,12 +280,12 @@ func (p *Pages) save(w http.ResponseWriter, r *http.Request, s *sheet) error {
 		}
 	}
 	s.command.base().at = s.version
-	if current := s.command.Subject().Version; s.version != current {
+	if current := s.command.subject().Version; s.version != current {
 		c, ok := s.command.(follower)
 		if !ok {
 			return p.refused(w, r, s, policy.ErrConflict)
 		}
-		switch follows, err := c.Follows(r.Context(), &p.Services, s.version); {
+		switch follows, err := c.follows(r.Context(), &p.Services, s.version); {
 		case err != nil:
 			return p.problem(err)
 		case !follows:
@@ -324,9 +324,9 @@ func (p *Pages) refused(w http.ResponseWriter, r *http.Request, s *sheet, err er
 		s.state.refuse(s.command, invalid)
 	case warned:
 		s.warnings = unconfirmed.Warnings
-	case errors.Is(err, policy.ErrConflict) && s.command.Subject().Version > 0:
+	case errors.Is(err, policy.ErrConflict) && s.command.subject().Version > 0:
 		s.conflict = p.conflictOf(r, s)
-		s.version = s.command.Subject().Version
+		s.version = s.command.subject().Version
 		return p.render(w, r, http.StatusConflict, s)
 	default:
 		file, unread := errors.AsType[*policydoc.InvalidError](err)
@@ -342,7 +342,7 @@ const maxProblem = 1000 // characters of what is wrong with a file
 
 // conflictOf compares a command with the changes that came first.
 func (p *Pages) conflictOf(r *http.Request, s *sheet) *templates.Conflict {
-	subject := s.command.Subject()
+	subject := s.command.subject()
 	c := &templates.Conflict{Keep: p.Path(subject.Path), Saved: page.Instant(subject.Saved)}
 	for i, e := range p.Changes.History(r.Context(), subject.Record, subject.Version) {
 		if e.Number <= uint64(s.version) && i > 0 {
@@ -390,7 +390,7 @@ func (p *Pages) done(w http.ResponseWriter, r *http.Request, s *sheet, result Re
 	}
 	path := result.Path
 	if path == "" {
-		path = s.command.Subject().Path
+		path = s.command.subject().Path
 	}
 	if page.IsRefresh(r) { // a dialog: the page around it goes on
 		w.Header().Set("HX-Redirect", p.Path(path))
@@ -401,7 +401,7 @@ func (p *Pages) done(w http.ResponseWriter, r *http.Request, s *sheet, result Re
 }
 
 func (p *Pages) render(w http.ResponseWriter, r *http.Request, status int, s *sheet) error {
-	subject := s.command.Subject()
+	subject := s.command.subject()
 	f := s.state.show(s.command)
 	to := s.Form
 	if s.To != "" {
@@ -442,7 +442,7 @@ func (p *Pages) render(w http.ResponseWriter, r *http.Request, status int, s *sh
 		lead = append(lead, s.Lead)
 	}
 	if l, ok := s.command.(leader); ok {
-		more, err := l.Lead(r.Context(), &p.Services)
+		more, err := l.lead(r.Context(), &p.Services)
 		if err != nil {
 			return p.problem(err)
 		}

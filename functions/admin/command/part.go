@@ -1,10 +1,12 @@
 package command
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
 
+	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
@@ -25,24 +27,17 @@ type MovePlan struct {
 	number int
 }
 
-func (*MovePlan) Action() string        { return registry.KeyPlan }
-func (c *MovePlan) Alter(k *policy.Key) { k.PlanNumber = c.number }
-
-// Prepare implements app.KeyChange. The plan is the one that had the name at the start,
-// whatever its name becomes.
-func (c *MovePlan) Prepare(set *policy.Set) error {
-	if c.number > 0 {
-		return nil
-	}
+// change finds the plan that has the name at the start, whatever its name becomes.
+func (c *MovePlan) change(set *policy.Set) (app.KeyChange, error) {
 	p, found := set.Plan(c.Body.Plan)
-	if c.number = p.Number; !found {
-		return fieldError("plan", "no plan has this name")
+	if c.number == 0 && !found {
+		return app.KeyChange{}, fieldError("plan", "no plan has this name")
 	}
-	return nil
+	c.number = cmp.Or(c.number, p.Number)
+	return app.KeyChange{Action: registry.KeyPlan, Alter: func(k *policy.Key) { k.PlanNumber = c.number }}, nil
 }
 
-// Options implements chooser.
-func (c *MovePlan) Options(name string) []templates.Option {
+func (c *MovePlan) options(name string) []templates.Option {
 	if name != "plan" {
 		return nil
 	}
@@ -70,11 +65,11 @@ type Tag struct {
 	Body TagsBody
 }
 
-func (*Tag) Action() string              { return registry.KeyEdit }
-func (c *Tag) Prepare(*policy.Set) error { return c.Body.check() }
-func (c *Tag) Alter(k *policy.Key) {
-	present := func(tag string) bool { return slices.Contains(k.Tags, tag) }
-	k.Tags = slices.Concat(k.Tags, slices.DeleteFunc(slices.Clone(c.Body.Tags), present))
+func (c *Tag) change(*policy.Set) (app.KeyChange, error) {
+	return app.KeyChange{Action: registry.KeyEdit, Alter: func(k *policy.Key) {
+		present := func(tag string) bool { return slices.Contains(k.Tags, tag) }
+		k.Tags = slices.Concat(k.Tags, slices.DeleteFunc(slices.Clone(c.Body.Tags), present))
+	}}, c.Body.check()
 }
 
 // Untag removes tags from a key.
@@ -83,12 +78,12 @@ type Untag struct {
 	Body TagsBody
 }
 
-func (*Untag) Action() string              { return registry.KeyEdit }
-func (c *Untag) Prepare(*policy.Set) error { return c.Body.check() }
-func (c *Untag) Alter(k *policy.Key) {
-	k.Tags = slices.DeleteFunc(slices.Clone(k.Tags), func(tag string) bool {
-		return slices.Contains(c.Body.Tags, tag)
-	})
+func (c *Untag) change(*policy.Set) (app.KeyChange, error) {
+	return app.KeyChange{Action: registry.KeyEdit, Alter: func(k *policy.Key) {
+		k.Tags = slices.DeleteFunc(slices.Clone(k.Tags), func(tag string) bool {
+			return slices.Contains(c.Body.Tags, tag)
+		})
+	}}, c.Body.check()
 }
 
 // SetGroup puts a key into a group, or takes it out of its group.
@@ -100,15 +95,13 @@ type SetGroup struct {
 	}
 }
 
-func (*SetGroup) Action() string        { return registry.KeyEdit }
-func (c *SetGroup) Alter(k *policy.Key) { k.Group = c.Body.Group }
-
-// Prepare implements app.KeyChange.
-func (c *SetGroup) Prepare(*policy.Set) error {
-	if c.Body.Group == "" {
-		return nil
+func (c *SetGroup) change(*policy.Set) (app.KeyChange, error) {
+	problem := ""
+	if c.Body.Group != "" {
+		problem = policy.GroupProblem(c.Body.Group)
 	}
-	return fieldError("group", policy.GroupProblem(c.Body.Group))
+	return app.KeyChange{Action: registry.KeyEdit, Alter: func(k *policy.Key) { k.Group = c.Body.Group }},
+		fieldError("group", problem)
 }
 
 // SetExpiry sets when a key expires.
@@ -120,19 +113,13 @@ type SetExpiry struct {
 	}
 }
 
-func (*SetExpiry) Action() string { return registry.KeyEdit }
-
-// Prepare implements app.KeyChange.
-func (c *SetExpiry) Prepare(*policy.Set) error {
-	if c.Body.Expires == nil {
-		return nil
+func (c *SetExpiry) change(*policy.Set) (app.KeyChange, error) {
+	var expires time.Time
+	problem := ""
+	if c.Body.Expires != nil {
+		expires = c.Body.Expires.UTC()
+		problem = future(expires, "to block keys now, revoke them")
 	}
-	return fieldError("expires", future(*c.Body.Expires, "to block keys now, revoke them"))
-}
-
-// Alter implements app.KeyChange.
-func (c *SetExpiry) Alter(k *policy.Key) {
-	if k.Expires = (time.Time{}); c.Body.Expires != nil {
-		k.Expires = c.Body.Expires.UTC()
-	}
+	return app.KeyChange{Action: registry.KeyEdit, Alter: func(k *policy.Key) { k.Expires = expires }},
+		fieldError("expires", problem)
 }

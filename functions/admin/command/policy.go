@@ -31,10 +31,10 @@ type OnPolicy struct {
 	rest.AcceptQuery
 	DryRun bool `query:"dry_run" doc:"Returns the changes without saving, with the status of the save: 409 for warnings without accept=true"`
 
-	set      *policy.Set
-	next     *policy.Set // what the command makes of set
-	warnings []string
-	plan     int // number of the plan that it edits; 0 for none
+	set  *policy.Set
+	next *policy.Set // what the command makes of set
+	told []string    // warnings
+	plan int         // number of the plan that it edits; 0 for none
 }
 
 // policyEdit is a command that changes the policy.
@@ -48,17 +48,14 @@ type policyEdit interface {
 	done() string
 }
 
-// Load implements Command.
-func (c *OnPolicy) Load(ctx context.Context, s *Services) (err error) {
+func (c *OnPolicy) load(ctx context.Context, s *Services) (err error) {
 	c.set, err = s.Keys.Set(ctx)
 	return err
 }
 
-// Ready implements Command.
-func (*OnPolicy) Ready() error { return nil }
+func (*OnPolicy) ready() error { return nil }
 
-// Subject implements Command.
-func (c *OnPolicy) Subject() Subject {
+func (c *OnPolicy) subject() Subject {
 	return Subject{Version: c.set.Version, Record: app.PolicyRecord, Saved: time.Now(), Path: "/policies",
 		Trail: []templates.Choice{{Text: "Policies", Address: "/policies"}}}
 }
@@ -118,18 +115,17 @@ func (c *OnPolicy) inPart(err error) error {
 	return policy.Invalid(fields)
 }
 
-// Warnings implements warner.
-func (c *OnPolicy) Warnings(ctx context.Context, s *Services) ([]string, error) {
+func (c *OnPolicy) warnings(ctx context.Context, s *Services) ([]string, error) {
 	if err := c.apply(); err != nil {
 		return nil, err
 	}
 	var err error
-	c.warnings, err = s.Keys.JudgePolicy(ctx, c.set, *c.next)
-	return c.warnings, c.inPart(err)
+	c.told, err = s.Keys.JudgePolicy(ctx, c.set, *c.next)
+	return c.told, c.inPart(err)
 }
 
-// Preview implements previewer: what changes, and which limits count from zero after it.
-func (c *OnPolicy) Preview(ctx context.Context, s *Services) (*templates.Preview, error) {
+// preview implements previewer: what changes, and which limits count from zero after it.
+func (c *OnPolicy) preview(ctx context.Context, s *Services) (*templates.Preview, error) {
 	if err := c.apply(); err != nil {
 		return nil, err
 	}
@@ -162,16 +158,15 @@ func (c *OnPolicy) Preview(ctx context.Context, s *Services) (*templates.Preview
 	return p, nil
 }
 
-// Follows implements follower: others changed other parts only.
-func (c *OnPolicy) Follows(ctx context.Context, s *Services, version int64) (bool, error) {
+// follows implements follower: others changed other parts only.
+func (c *OnPolicy) follows(ctx context.Context, s *Services, version int64) (bool, error) {
 	if c.edit().part() == "" {
 		return false, nil
 	}
 	return s.Keys.Follows(ctx, version, c.set, func(next *policy.Set) bool { return c.edit().apply(next) == nil })
 }
 
-// Do implements Command.
-func (c *OnPolicy) Do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
+func (c *OnPolicy) do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
 	if err := c.apply(); err != nil {
 		return Result{}, err
 	}
@@ -212,7 +207,7 @@ func (c *OnPolicy) answer(r Result) *rest.VersionedBody[Changes] {
 	out := Changes{Applied: !r.Same && !c.DryRun, Version: r.Version,
 		Changes:   append([]policydoc.Change{}, policydoc.Diff(c.set, c.next)...),
 		NewCounts: append([]policydoc.NewCount{}, policydoc.NewCounts(c.set, c.next)...),
-		Warnings:  append([]string{}, c.warnings...)}
+		Warnings:  append([]string{}, c.told...)}
 	out.Text = policydoc.Text(out.Changes)
 	for _, n := range out.NewCounts {
 		out.Text += n.String() + "\n"
@@ -232,8 +227,7 @@ type OnPlan struct {
 	Number int `path:"number" minimum:"1" doc:"Number of the plan"`
 }
 
-// Ready implements Command.
-func (c *OnPlan) Ready() error {
+func (c *OnPlan) ready() error {
 	c.plan = c.Number
 	if _, found := c.set.PlanByNumber(c.Number); !found {
 		return notFound("Plan")
@@ -241,9 +235,8 @@ func (c *OnPlan) Ready() error {
 	return nil
 }
 
-// Subject implements Command.
-func (c *OnPlan) Subject() Subject {
-	of := c.OnPolicy.Subject()
+func (c *OnPlan) subject() Subject {
+	of := c.OnPolicy.subject()
 	p, found := c.set.PlanByNumber(c.Number)
 	if !found {
 		return of
@@ -253,8 +246,7 @@ func (c *OnPlan) Subject() Subject {
 	return of
 }
 
-// Lead implements leader.
-func (c *OnPlan) Lead(ctx context.Context, s *Services) ([]string, error) {
+func (c *OnPlan) lead(ctx context.Context, s *Services) ([]string, error) {
 	counts, err := s.Keys.PlanCounts(ctx, c.set)
 	return []string{"Keys with this plan: " + page.Number(counts[c.Number]) + "."}, err
 }
@@ -307,11 +299,9 @@ func (c *CreatePlan) done() string {
 	return "Saved the plan " + page.Clip(c.Body.Name, page.MaxName) + "."
 }
 
-// Options implements chooser.
-func (*CreatePlan) Options(name string) []templates.Option { return degradedOptions(name) }
+func (*CreatePlan) options(name string) []templates.Option { return degradedOptions(name) }
 
-// Fill implements filler.
-func (c *CreatePlan) Fill(context.Context, *Services) error {
+func (c *CreatePlan) fill(context.Context, *Services) error {
 	c.Body.Degraded = policy.Closed
 	return nil
 }
@@ -322,11 +312,9 @@ type EditPlan struct {
 	Body PlanBody
 }
 
-// Options implements chooser.
-func (*EditPlan) Options(name string) []templates.Option { return degradedOptions(name) }
+func (*EditPlan) options(name string) []templates.Option { return degradedOptions(name) }
 
-// Fill implements filler.
-func (c *EditPlan) Fill(context.Context, *Services) error {
+func (c *EditPlan) fill(context.Context, *Services) error {
 	p, _ := c.set.PlanByNumber(c.Number)
 	if c.Body.Plan = policydoc.PlanOf(p); c.Body.Degraded == "" {
 		c.Body.Degraded = policy.Closed
@@ -368,10 +356,9 @@ type DeletePlan struct {
 	RequiredQuery
 }
 
-// Lead implements leader.
-func (c *DeletePlan) Lead(ctx context.Context, s *Services) ([]string, error) {
+func (c *DeletePlan) lead(ctx context.Context, s *Services) ([]string, error) {
 	p, _ := c.set.PlanByNumber(c.Number)
-	lead, err := c.OnPlan.Lead(ctx, s)
+	lead, err := c.OnPlan.lead(ctx, s)
 	return append(lead, policydoc.PlanText(p)+"."), err
 }
 
@@ -430,17 +417,15 @@ type OnRoute struct {
 
 func (c *OnRoute) query() url.Values { return url.Values{"route": {c.Of}} }
 
-// Ready implements Command.
-func (c *OnRoute) Ready() error {
+func (c *OnRoute) ready() error {
 	if _, found := c.set.Route(c.Of); !found {
 		return notFound("Route")
 	}
 	return nil
 }
 
-// Subject implements Command.
-func (c *OnRoute) Subject() Subject {
-	of := c.OnPolicy.Subject()
+func (c *OnRoute) subject() Subject {
+	of := c.OnPolicy.subject()
 	of.Name = c.Of
 	return of
 }
@@ -451,8 +436,7 @@ type EditRoute struct {
 	Body RouteBody
 }
 
-// Fill implements filler.
-func (c *EditRoute) Fill(context.Context, *Services) error {
+func (c *EditRoute) fill(context.Context, *Services) error {
 	c.Body.Route = policydoc.PolicyOf(c.set).Routes[routeIndex(c.set, c.Of)]
 	return nil
 }
@@ -511,8 +495,7 @@ type DeleteRoute struct {
 	RequiredQuery
 }
 
-// Lead implements leader.
-func (c *DeleteRoute) Lead(context.Context, *Services) ([]string, error) {
+func (c *DeleteRoute) lead(context.Context, *Services) ([]string, error) {
 	r, _ := c.set.Route(c.Of)
 	return []string{policydoc.RouteText(r) + "."}, nil
 }
@@ -544,16 +527,14 @@ type AllCallers struct {
 	}
 }
 
-// Options implements chooser.
-func (c *AllCallers) Options(name string) []templates.Option {
+func (c *AllCallers) options(name string) []templates.Option {
 	if name != "tokenPlan" && name != "addressPlan" {
 		return nil
 	}
 	return append([]templates.Option{{Text: "none: calls are refused"}}, wording.PlanOptions(c.set)...)
 }
 
-// Fill implements filler.
-func (c *AllCallers) Fill(context.Context, *Services) error {
+func (c *AllCallers) fill(context.Context, *Services) error {
 	b, p := &c.Body, policydoc.PolicyOf(c.set)
 	b.Limits, b.Deny, b.Allow, b.Exempt = p.Limits, p.Deny, p.Allow, p.Exempt
 	b.TokenPlan, b.AddressPlan = p.TokenPlan, p.AddressPlan
@@ -652,8 +633,8 @@ func (c *ImportPolicy) done() string {
 }
 
 // Preview is OnPolicy.Preview. A page refuses a file of another version.
-func (c *ImportPolicy) Preview(ctx context.Context, s *Services) (*templates.Preview, error) {
-	p, err := c.OnPolicy.Preview(ctx, s)
+func (c *ImportPolicy) preview(ctx context.Context, s *Services) (*templates.Preview, error) {
+	p, err := c.OnPolicy.preview(ctx, s)
 	if err != nil {
 		return nil, err
 	}

@@ -46,9 +46,9 @@ var graces = []templates.Option{
 	{Value: "2160h", Text: "90 days"},
 }
 
-// Load implements Command. A repeated request finds what the first one left.
-func (c *Rotate) Load(ctx context.Context, s *Services) error {
-	if err := c.OnKey.Load(ctx, s); err != nil || c.IdempotencyKey == "" {
+// load implements Command. A repeated request finds what the first one left.
+func (c *Rotate) load(ctx context.Context, s *Services) error {
+	if err := c.OnKey.load(ctx, s); err != nil || c.IdempotencyKey == "" {
 		return err
 	}
 	e := app.NewEdit(ctx, "")
@@ -61,13 +61,12 @@ func (c *Rotate) Load(ctx context.Context, s *Services) error {
 	return err
 }
 
-// Ready implements Command.
-func (c *Rotate) Ready() error {
-	if err := c.OnKey.Ready(); err != nil || c.key.Kind == policy.APIKey {
+func (c *Rotate) ready() error {
+	if err := c.OnKey.ready(); err != nil || c.key.Kind == policy.APIKey {
 		return err
 	}
 	return &Refusal{Status: http.StatusConflict, Heading: "This caller has no API key",
-		Advice: "It has no secret to rotate.", Path: c.Subject().Path}
+		Advice: "It has no secret to rotate.", Path: c.subject().Path}
 }
 
 // Version is rest.IfMatch.Version, but for a repeated request any version is current.
@@ -78,27 +77,24 @@ func (c *Rotate) Version(current int64) (int64, error) {
 	return c.IfMatch.Version(current)
 }
 
-// Options implements chooser.
-func (*Rotate) Options(name string) []templates.Option {
+func (*Rotate) options(name string) []templates.Option {
 	if name == "grace" {
 		return graces
 	}
 	return nil
 }
 
-// Fill implements filler.
-func (c *Rotate) Fill(context.Context, *Services) error {
+func (c *Rotate) fill(context.Context, *Services) error {
 	c.Body.Grace = "24h"
 	return nil
 }
 
-// Lead implements leader.
-func (c *Rotate) Lead(ctx context.Context, s *Services) ([]string, error) {
+func (c *Rotate) lead(ctx context.Context, s *Services) ([]string, error) {
 	return c.previousUse(ctx, s)
 }
 
-// Warnings implements warner: a key has at most two secrets.
-func (c *Rotate) Warnings(ctx context.Context, s *Services) ([]string, error) {
+// warnings implements warner: a key has at most two secrets.
+func (c *Rotate) warnings(ctx context.Context, s *Services) ([]string, error) {
 	if c.repeated || !hasPrevious(c.key) {
 		return nil, nil
 	}
@@ -115,8 +111,7 @@ func (c *Rotate) Warnings(ctx context.Context, s *Services) ([]string, error) {
 	return []string{name + " works until " + page.Instant(c.key.Grace).Text + ". Rotating expires it now."}, nil
 }
 
-// Do implements Command.
-func (c *Rotate) Do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
+func (c *Rotate) do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
 	if c.repeated {
 		return Result{}, nil
 	}
@@ -164,16 +159,14 @@ type ExpireSecret struct {
 	OptionalBody
 }
 
-// Lead implements leader.
-func (c *ExpireSecret) Lead(ctx context.Context, s *Services) ([]string, error) {
+func (c *ExpireSecret) lead(ctx context.Context, s *Services) ([]string, error) {
 	if !hasPrevious(c.key) {
 		return []string{"No previous secret is valid."}, nil
 	}
 	return c.previousUse(ctx, s)
 }
 
-// Do implements Command.
-func (c *ExpireSecret) Do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
+func (c *ExpireSecret) do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
 	before := c.key
 	saved, err := s.Keys.ExpireSecret(ctx, c.ID, c.at, e)
 	return c.saved(before, saved, registry.KeyExpire, err)
@@ -235,7 +228,7 @@ func (n NewKey) policyKey() (policy.NewKey, error) {
 
 // CreateKey creates a key.
 type CreateKey struct {
-	target
+	creation
 	Repeatable
 	Body struct {
 		NewKey
@@ -248,48 +241,38 @@ type CreateKey struct {
 	secret  apikey.Secret
 }
 
-// Load implements Command.
-func (c *CreateKey) Load(ctx context.Context, s *Services) (err error) {
+func (c *CreateKey) load(ctx context.Context, s *Services) (err error) {
 	c.foreign = s.Keys.TakesForeign()
 	c.set, err = s.Keys.Set(ctx)
 	return err
 }
 
-// Ready implements Command.
-func (*CreateKey) Ready() error { return nil }
-
-// Subject implements Command.
-func (*CreateKey) Subject() Subject {
+func (*CreateKey) subject() Subject {
 	return Subject{Path: "/keys", Trail: []templates.Choice{{Text: "Keys", Address: "/keys"}}}
 }
 
-// Hides implements hider.
-func (c *CreateKey) Hides(name string) bool { return name == "value" && c.set != nil && !c.foreign }
+func (c *CreateKey) hides(name string) bool { return name == "value" && c.set != nil && !c.foreign }
 
-// Options implements chooser.
-func (c *CreateKey) Options(name string) []templates.Option {
+func (c *CreateKey) options(name string) []templates.Option {
 	if name != "plan" {
 		return nil
 	}
 	return wording.PlanOptions(c.set)
 }
 
-// Fill implements filler.
-func (c *CreateKey) Fill(context.Context, *Services) error {
+func (c *CreateKey) fill(context.Context, *Services) error {
 	c.Body.Env = defaultEnv
 	return nil
 }
 
-// Lead implements leader.
-func (c *CreateKey) Lead(context.Context, *Services) ([]string, error) {
+func (c *CreateKey) lead(context.Context, *Services) ([]string, error) {
 	if len(c.set.Plans) == 0 {
 		return []string{"Create a plan under Policies first."}, nil
 	}
 	return nil, nil
 }
 
-// Do implements Command.
-func (c *CreateKey) Do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
+func (c *CreateKey) do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
 	n, err := c.Body.policyKey()
 	if err != nil {
 		return Result{}, err
@@ -310,7 +293,7 @@ func (c *CreateKey) Do(ctx context.Context, s *Services, e app.Edit) (Result, er
 
 // ImportKeys creates many keys, with their values in another system.
 type ImportKeys struct {
-	target
+	creation
 	IdempotencyKey string `header:"Idempotency-Key" hidden:"true"`
 	Body           struct {
 		Keys []ImportedKey `json:"keys" minItems:"1" maxItems:"100"`
@@ -341,11 +324,7 @@ type Imported struct {
 	}
 }
 
-// Load implements Command.
-func (*ImportKeys) Load(context.Context, *Services) error { return nil }
-
-// Ready implements Command.
-func (c *ImportKeys) Ready() error {
+func (c *ImportKeys) ready() error {
 	for _, k := range c.Body.Keys {
 		if c.IdempotencyKey != "" && k.Value == "" {
 			return rest.Invalid("header.Idempotency-Key",
@@ -355,11 +334,9 @@ func (c *ImportKeys) Ready() error {
 	return nil
 }
 
-// Subject implements Command.
-func (*ImportKeys) Subject() Subject { return Subject{} }
+func (*ImportKeys) subject() Subject { return Subject{} }
 
-// Do implements Command.
-func (c *ImportKeys) Do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
+func (c *ImportKeys) do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
 	list := make([]policy.NewKey, len(c.Body.Keys))
 	for i, k := range c.Body.Keys {
 		var err error
@@ -403,7 +380,7 @@ func importResult(c registry.Created) (ImportResult, error) {
 // Register creates the record of a caller without an API key: the holder of a JWT, or an
 // address. With a record, it can have an override or a ban.
 type Register struct {
-	target
+	creation
 	Repeatable
 	rest.AcceptQuery
 	Body struct {
@@ -421,19 +398,11 @@ type Register struct {
 	key policy.Key
 }
 
-// Load implements Command.
-func (*Register) Load(context.Context, *Services) error { return nil }
-
-// Ready implements Command.
-func (*Register) Ready() error { return nil }
-
-// Subject implements Command.
-func (*Register) Subject() Subject {
+func (*Register) subject() Subject {
 	return Subject{Path: "/callers", Trail: []templates.Choice{{Text: "Callers", Address: "/callers"}}}
 }
 
-// Options implements chooser.
-func (*Register) Options(name string) []templates.Option {
+func (*Register) options(name string) []templates.Option {
 	switch name {
 	case "kind":
 		return []templates.Option{{Value: string(policy.Token), Text: "token holder (JWT)"},
@@ -444,8 +413,7 @@ func (*Register) Options(name string) []templates.Option {
 	return nil
 }
 
-// Warnings implements warner.
-func (c *Register) Warnings(ctx context.Context, s *Services) ([]string, error) {
+func (c *Register) warnings(ctx context.Context, s *Services) ([]string, error) {
 	if c.Body.Over == nil {
 		return nil, nil
 	}
@@ -460,9 +428,9 @@ func (c *Register) Warnings(ctx context.Context, s *Services) ([]string, error) 
 	return app.OverrideWarnings(set, o.Limits), nil
 }
 
-// Do implements Command. From a page it leads to the chosen action, also if the caller has a
+// do implements Command. From a page it leads to the chosen action, also if the caller has a
 // record.
-func (c *Register) Do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
+func (c *Register) do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
 	id, err := c.callerID(s.Keys)
 	if err != nil {
 		return Result{}, err

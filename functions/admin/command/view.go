@@ -88,7 +88,7 @@ func optionsOf(c Command, f field) []templates.Option {
 		c = w.inner()
 	}
 	if choices, ok := c.(chooser); ok {
-		return choices.Options(f.name)
+		return choices.options(f.name)
 	}
 	return nil
 }
@@ -97,7 +97,7 @@ func optionsOf(c Command, f field) []templates.Option {
 func (s *formState) show(c Command) (f templates.Form) {
 	hides, _ := c.(hider)
 	for _, of := range fieldsOf(c) {
-		if hides != nil && hides.Hides(of.name) && s.errors[of.name] == "" {
+		if hides != nil && hides.hides(of.name) && s.errors[of.name] == "" {
 			continue
 		}
 		shown := s.field(of, optionsOf(c, of))
