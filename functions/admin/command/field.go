@@ -210,7 +210,10 @@ func (f field) read(v url.Values, options []string) error {
 		return err
 	case *limits.Billing:
 		b, err := limits.ParseBilling(text)
-		if *to = b; err != nil {
+		if *to = b; err == nil && b.Day == 0 && strings.TrimSpace(text) != "" {
+			return wrong("Enter a day from 1 to 31.")
+		}
+		if err != nil {
 			return wrong("The billing day " + err.Error() + ".")
 		}
 	case **policydoc.Cost:
