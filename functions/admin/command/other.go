@@ -24,7 +24,6 @@ import (
 // CreateToken creates a machine token. A token cannot, so that a leaked one makes no other.
 type CreateToken struct {
 	creation
-	Repeatable
 	Body struct {
 		Name    string    `json:"name" minLength:"1" maxLength:"64" label:"Name" sample:"Program that uses it"`
 		Scope   string    `json:"scope" enum:"read,write,settle" label:"Scope" doc:"settle only settles calls; write includes read and settle"`
@@ -57,8 +56,7 @@ func (*CreateToken) options(name string) []templates.Option {
 }
 
 func (c *CreateToken) do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
-	n := token.New{Name: c.Body.Name, Scope: token.Scope(c.Body.Scope), Expires: c.Body.Expires, By: e.By,
-		Repeat: e.Repeat}
+	n := token.New{Name: c.Body.Name, Scope: token.Scope(c.Body.Scope), Expires: c.Body.Expires, By: e.By}
 	var err error
 	c.token, c.secret, err = s.Tokens.Create(ctx, n)
 	err = app.NotedSecret(ctx, err)

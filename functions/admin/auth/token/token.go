@@ -68,8 +68,7 @@ type New struct {
 	Name    string
 	Scope   Scope
 	Expires time.Time
-	By      registry.Actor   // who creates it
-	Repeat  *registry.Repeat // makes the creation repeatable; nil if it is not
+	By      registry.Actor // who creates it
 }
 
 func (n New) validate(now time.Time) error {
