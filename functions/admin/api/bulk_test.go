@@ -105,25 +105,30 @@ func TestBulk(t *testing.T) {
 		t.Errorf("a key outside of the filter: got %+v, %v, want it unchanged", k, err)
 	}
 	for name, c := range map[string]struct{ do, body, at string }{
-		"neither":    {"reset", `{"change":{"reason":"x"}}`, "body.ids"},
-		"both":       {"reset", `{"change":{"reason":"x"},"ids":["a"],"filter":{}}`, "body.ids"},
-		"plan":       {"plan", `{"change":{"reason":"x","plan":"nope"},"filter":{}}`, "body.change.plan"},
-		"no change":  {"override", `{"filter":{}}`, "body"},
-		"bad limits": {"override", `{"filter":{"prefix":"other"},"change":{"reason":"x","limits":[{"requests":5,"window":"400d"}]}}`, "body.change.limits[0].window"},
-		"foreign":    {"tag", `{"change":{"reason":"x","tags":["a"],"plan":"pro"},"ids":["a"]}`, "body.change.plan"},
-		"no reason":  {"reset", `{"change":{},"filter":{"prefix":"other"},"confirm":1}`, "body.change.reason"},
-		"position":   {"reset", `{"change":{"reason":"x"},"filter":{},"after":"!"}`, "body.after"},
-		"no count":   {"reset", `{"change":{"reason":"x"},"filter":{"prefix":"job-"}}`, "body.confirm"},
-		"computed":   {"reset", `{"change":{"reason":"x"},"filter":{"state":"revoked"}}`, "body.confirm"},
-		"ban count":  {"ban", `{"change":{"reason":"x","until":"2099-01-01T00:00:00Z"},"filter":{}}`, "body.confirm"},
-		"no end":     {"ban", `{"change":{"reason":"x"},"ids":["a"]}`, "body.change"},
-		"no tags":    {"tag", `{"change":{"reason":"x"},"ids":["a"]}`, "body.change"},
-		"bad group":  {"group", `{"change":{"reason":"x","group":"two words"},"ids":["a"]}`, "body.change.group"},
+		"neither":   {"reset", `{"change":{"reason":"x"}}`, "body.ids"},
+		"both":      {"reset", `{"change":{"reason":"x"},"ids":["a"],"filter":{}}`, "body.ids"},
+		"plan":      {"plan", `{"change":{"reason":"x","plan":"nope"},"filter":{}}`, "body.change.plan"},
+		"no change": {"override", `{"filter":{}}`, "body"},
+		"bad limits": {"override",
+			`{"filter":{"prefix":"other"},"change":{"reason":"x","limits":[{"requests":5,"window":"400d"}]}}`,
+			"body.change.limits[0].window"},
+		"foreign": {"tag", `{"change":{"reason":"x","tags":["a"],"plan":"pro"},"ids":["a"]}`,
+			"body.change.plan"},
+		"no reason": {"reset", `{"change":{},"filter":{"prefix":"other"},"confirm":1}`, "body.change.reason"},
+		"position":  {"reset", `{"change":{"reason":"x"},"filter":{},"after":"!"}`, "body.after"},
+		"no count":  {"reset", `{"change":{"reason":"x"},"filter":{"prefix":"job-"}}`, "body.confirm"},
+		"computed":  {"reset", `{"change":{"reason":"x"},"filter":{"state":"revoked"}}`, "body.confirm"},
+		"ban count": {"ban", `{"change":{"reason":"x","until":"2099-01-01T00:00:00Z"},"filter":{}}`,
+			"body.confirm"},
+		"no end":    {"ban", `{"change":{"reason":"x"},"ids":["a"]}`, "body.change"},
+		"no tags":   {"tag", `{"change":{"reason":"x"},"ids":["a"]}`, "body.change"},
+		"bad group": {"group", `{"change":{"reason":"x","group":"two words"},"ids":["a"]}`, "body.change.group"},
 		"past expiry": {"expiry", `{"change":{"reason":"x","expires":"2001-01-01T00:00:00Z"},"ids":["a"]}`,
 			"body.change.expires"},
-		"other count": {"revoke", `{"change":{"reason":"x"},"filter":{"prefix":"job-"},"confirm":59}`, "body.confirm"},
+		"other count": {"revoke", `{"change":{"reason":"x"},"filter":{"prefix":"job-"},"confirm":59}`,
+			"body.confirm"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(name, func(*testing.T) {
 			s.post("/bulk/"+c.do, []byte(c.body)).wants(http.StatusUnprocessableEntity, `"`+c.at+`"`)
 		})
 	}

@@ -132,7 +132,8 @@ func TestBulkFollowsThePlan(t *testing.T) {
 func TestCheckBulk(t *testing.T) {
 	f := newFixture(t, 1)
 	err := f.CheckBulk(t.Context(), f.set(), app.Bulk{Change: app.KeyChange{
-		Action: registry.KeyOverride, Alter: func(k *policy.Key) { k.Override = &policy.Override{} }}, Filter: &app.KeyFilter{}})
+		Action: registry.KeyOverride, Alter: func(k *policy.Key) { k.Override = &policy.Override{} }},
+		Filter: &app.KeyFilter{}})
 	if _, ok := errors.AsType[*policy.InvalidError](err); !ok {
 		t.Errorf("got %v, want an InvalidError", err)
 	}

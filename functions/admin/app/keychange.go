@@ -20,7 +20,8 @@ type KeyChange struct {
 // Change makes a change to a version of a key, or to registry.AnyVersion, and
 // returns its new state. If another change came first, it returns the key as that change
 // left it, and policy.ErrConflict.
-func (r *Registry) Change(ctx context.Context, id string, version int64, c KeyChange, e Edit) (policy.Key, error) {
+func (r *Registry) Change(ctx context.Context, id string, version int64, c KeyChange, e Edit) (policy.Key,
+	error) {
 	e.Version = max(version, 0)
 	var k policy.Key
 	var err error

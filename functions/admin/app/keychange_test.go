@@ -26,8 +26,10 @@ func TestEachChangeOfFiftyKeys(t *testing.T) {
 		before func(*policy.Key) // of all keys; nil to leave them as they are
 		want   func(policy.Key) bool
 	}{
-		"ban": {app.KeyChange{Action: registry.KeyBan, Alter: func(k *policy.Key) { k.Banned = until }}, nil, func(k policy.Key) bool { return k.Banned.Equal(until) }},
-		"unban": {app.KeyChange{Action: registry.KeyUnban, Alter: func(k *policy.Key) { k.Banned = time.Time{} }}, func(k *policy.Key) { k.Banned = until },
+		"ban": {app.KeyChange{Action: registry.KeyBan, Alter: func(k *policy.Key) { k.Banned = until }}, nil,
+			func(k policy.Key) bool { return k.Banned.Equal(until) }},
+		"unban": {app.KeyChange{Action: registry.KeyUnban, Alter: func(k *policy.Key) { k.Banned = time.Time{} }},
+			func(k *policy.Key) { k.Banned = until },
 			func(k policy.Key) bool { return k.Banned.IsZero() }},
 		"tag": {edit(func(k *policy.Key) { k.Tags = []string{"a", "b", "c"} }),
 			func(k *policy.Key) { k.Tags = []string{"a", "b"} },

@@ -127,7 +127,8 @@ func (r *Registry) Rotated(ctx context.Context, id string, e Edit) (policy.Key, 
 
 // SavePolicy replaces a version of the policy set and returns the stored set. If another
 // change of the same part came first, it returns the current set and policy.ErrConflict.
-func (r *Registry) SavePolicy(ctx context.Context, next policy.Set, version int64, e Edit) (*policy.Set, error) {
+func (r *Registry) SavePolicy(ctx context.Context, next policy.Set, version int64, e Edit) (*policy.Set,
+	error) {
 	next.Version = version
 	saved, err := r.store.SaveSet(ctx, next, e)
 	return saved, Noted(ctx, err)

@@ -226,7 +226,7 @@ func operate(ctx context.Context, s *Services, spec Spec, c Command) (Result, er
 	given := c.subject().Version
 	if versioned {
 		version, err := match.Version(given)
-		if err = followed(ctx, s, c, err); err != nil {
+		if err := followed(ctx, s, c, err); err != nil {
 			return Result{}, err
 		}
 		if !match.Any() {

@@ -265,7 +265,8 @@ func (f field) readNumber(text string, to *int) error {
 		return nil
 	}
 	n, err := whole(text)
-	if least, most := int64(f.number("minimum")), int64(f.number("maximum")); err == nil && (n < least || n > most) {
+	if least, most := int64(f.number("minimum")),
+		int64(f.number("maximum")); err == nil && (n < least || n > most) {
 		err = wrong("Must be " + page.Number(least) + " to " + page.Number(most) + ".")
 	}
 	*to = int(n)
@@ -329,63 +330,4 @@ func patterns(text string) ([]policydoc.Pattern, error) {
 		all = append(all, policydoc.Pattern(p))
 	}
 	return all, nil
-}
-
-// write adds the value of the field to a form.
-func (f field) write(v url.Values) {
-	set := func(text string) { v.Set(f.name, text) }
-	switch from := f.target().(type) {
-	case *time.Time:
-		f.writeTime(v, *from)
-	case **time.Time:
-		if *from != nil {
-			f.writeTime(v, **from)
-		}
-	case *string:
-		set(*from)
-	case *policy.Degraded:
-		set(string(*from))
-	case *[]byte:
-		set(string(*from))
-	case *bool:
-		if *from {
-			set(checked)
-		}
-	case *int:
-		if *from > 0 {
-			set(strconv.Itoa(*from))
-		}
-	case *[]string:
-		set(strings.Join(*from, separators[f.tag.Get("list")]))
-	case *[]policydoc.Limit:
-		list, _ := policydoc.ToLimits(f.name, *from)
-		set(strings.Join(policydoc.Each(list), "\n"))
-	case *[]policydoc.Pattern:
-		set(patternLines(*from))
-	case *policydoc.Patterns:
-		set(patternLines(*from))
-	case *limits.Billing:
-		set(from.String())
-	case **policydoc.Cost:
-		if *from != nil {
-			set(costText((*from).Costs))
-		}
-	}
-}
-
-// chooseFromList is the error of a value that is none of the options.
-const chooseFromList = "Choose one from the list."
-
-// checked is the value of a checked box.
-const checked = "yes"
-
-// separators stand between the parts of a list.
-var separators = map[string]string{"tags": ", ", "networks": "\n", "": "\n"}
-
-func patternLines(list []policydoc.Pattern) string {
-	all := make([]string, len(list))
-	for i, p := range policydoc.ToPatterns(list) {
-		all[i] = limits.PatternText(p)
-	}
-	return strings.Join(all, "\n")
 }

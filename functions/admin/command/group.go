@@ -60,7 +60,8 @@ func (c *OnGroup) subject() Subject {
 func (*OnGroup) follows(context.Context, *Services, int64) (bool, error) { return true, nil }
 
 // unchanged reports whether nobody changed since a version what edit changes.
-func (c *OnGroup) unchanged(ctx context.Context, s *Services, version int64, edit func(*policy.Set)) (bool, error) {
+func (c *OnGroup) unchanged(ctx context.Context, s *Services, version int64, edit func(*policy.Set)) (bool,
+	error) {
 	return s.Keys.Follows(ctx, version, c.set, func(next *policy.Set) bool {
 		edit(next)
 		return true
@@ -146,8 +147,9 @@ func (c *EndGroupOverride) ready() error {
 	if c.group.Override != nil {
 		return nil
 	}
-	return &Refusal{Status: http.StatusNotFound, Heading: "The group has no override", Advice: "It may have ended.",
-		Path: c.subject().Path}
+	return &Refusal{Status: http.StatusNotFound, Heading: "The group has no override",
+		Advice: "It may have ended.",
+		Path:   c.subject().Path}
 }
 
 func (c *EndGroupOverride) do(ctx context.Context, s *Services, e app.Edit) (Result, error) {

@@ -84,7 +84,8 @@ type Token struct {
 
 // TokenOf returns a token as operations answer it.
 func TokenOf(t token.Token) Token {
-	out := Token{ID: t.ID, Name: t.Name, Scope: string(t.Scope), By: t.By, Created: t.Created, Expires: t.Expires}
+	out := Token{ID: t.ID, Name: t.Name, Scope: string(t.Scope), By: t.By, Created: t.Created,
+		Expires: t.Expires}
 	if !t.Used.IsZero() {
 		used := t.Used.UTC()
 		out.LastUsed = &used
@@ -131,7 +132,8 @@ type Undo struct {
 func (c *Undo) load(ctx context.Context, s *Services) error {
 	found, err := s.Keys.AuditEntry(ctx, c.Number)
 	if errors.Is(err, policy.ErrNotFound) || err == nil && c.Number == 0 {
-		return &Refusal{Status: http.StatusNotFound, Heading: "No such change", Advice: "The number may be mistyped."}
+		return &Refusal{Status: http.StatusNotFound, Heading: "No such change",
+			Advice: "The number may be mistyped."}
 	}
 	c.entry = changes.Entry{AuditEntry: found, Changes: changes.OfEntry(found)}
 	return err
