@@ -72,12 +72,16 @@ func TestGroupOverridePages(t *testing.T) {
 	sitetest.With(typed, "version", "{policy#}", "reason", "")
 	s.Post(path, typed).Wants(t, http.StatusUnprocessableEntity)
 	s.Post(path, sitetest.With(typed, "reason", "a launch")).Wants(t, http.StatusSeeOther)
-	s.Get("/groups/corp").Wants(t, http.StatusOK, "7 per minute", "a launch", "End override")
+	undo := sitetest.UndoInPage.FindStringSubmatch(s.Get("/groups/corp").Wants(t, http.StatusOK, "7 per minute",
+		"a launch", "End override").Body)
+	if undo == nil {
+		t.Fatal("the message offers no undo")
+	}
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "7 per minute", "for the group corp", "group override",
 		"replaced: denies nothing")
 	s.Get("/audit").Wants(t, http.StatusOK, `Limits of  <a href="/groups/corp"><bdi>group corp</bdi>`,
 		"a launch")
-	s.UndoOn("/groups/corp").Wants(t, http.StatusSeeOther)
+	s.Post(undo[1], nil).Wants(t, http.StatusSeeOther)
 	s.Get("/groups/corp").Wants(t, http.StatusOK, "theirs")
 	s.Post("/groups/corp/end", url.Values{"reason": {"over"}, "version": {"{policy#}"}}).Wants(t,
 		http.StatusSeeOther)
