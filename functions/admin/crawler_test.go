@@ -165,7 +165,7 @@ func (c *crawler) send(f form) {
 	}
 	c.look(page, at)
 	for _, again := range c.formsOf(page, at) {
-		if again.kind == f.kind && again.fields.Has("reviewed") { // the keys changed meanwhile
+		if again.kind == f.kind && again.fields.Has("seen") { // other keys match now
 			c.request(http.MethodPost, again.action, strings.NewReader(again.fields.Encode()))
 		}
 	}

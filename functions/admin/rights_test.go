@@ -57,8 +57,8 @@ func checkRights(t *testing.T, root string) {
 	}
 	visitor := newCrawler(t, handler, map[string]string{
 		"user": "ada", "password": strings.Repeat(password, 2), "reason": "a test", "name": "made-#",
-		"to": "pro", "limits[0]": "7 per minute", "tags": "crawled",
-		"newgroup": "big", "lasts": "1h",
+		"plan": "pro", "limits": "7 per minute", "tags": "crawled",
+		"group": "big", "lasts": "1h",
 	})
 	visitor.login()
 	starts := []string{"/"}

@@ -57,7 +57,8 @@ func (s *Store) invalidKey(ctx context.Context, k policy.Key) error {
 
 // Adopt stores a record for a caller without an API key, so that it can have an override
 // or a ban. id is the id that checks give to the caller of a token or an address. name is
-// shown to people. Adopt fails with ErrConflict if there is a record.
+// shown to people. Adopt fails with ErrConflict if there is a record, unless the request
+// edit.Repeat made it.
 func (s *Store) Adopt(ctx context.Context, kind policy.Kind, id, name string, o *policy.Override,
 	edit Edit) (policy.Key, error) {
 	if kind == policy.APIKey || !validID(id) {
@@ -65,11 +66,18 @@ func (s *Store) Adopt(ctx context.Context, kind policy.Kind, id, name string, o 
 			"must be the id of a caller with a token or an address, as checks report it")
 	}
 	now := s.Now().UTC().Truncate(time.Second)
-	return s.editKey(ctx, id, KeyAdopt, edit, true, func(set *policy.Set, stored *storedKey) error {
+	repeat := s.request(KeyAdopt, id, edit.Repeat)
+	edit.id = repeat.change()
+	k, err := s.editKey(ctx, id, KeyAdopt, edit, true, func(set *policy.Set, stored *storedKey) error {
 		stored.Key = policy.Key{ID: id, Kind: kind, Name: name, Status: policy.Active, Override: o,
 			Created: now, Updated: now}
 		return stored.Validate(set, policy.Key{})
 	})
+	if repeat == nil || !errors.Is(err, policy.ErrConflict) {
+		return k, err
+	}
+	k, _, err = s.repeated(ctx, id, repeat, func(string, uint64) (apikey.Secret, error) { return apikey.Secret{}, nil })
+	return k, err
 }
 
 // Authenticate returns the API key that a secret belongs to: as its current secret, or as

@@ -73,11 +73,18 @@ func addPattern(patterns map[string]bool, n ast.Node) bool {
 	}
 	name, _ := pair.Key.(*ast.Ident)
 	text, _ := pair.Value.(*ast.BasicLit)
-	if name == nil || text == nil || !strings.EqualFold(name.Name, "pattern") {
+	if name == nil || text == nil {
 		return true
 	}
-	if pattern, err := strconv.Unquote(text.Value); err == nil && methodAndPath.MatchString(pattern) {
-		patterns[pattern] = true
+	value, err := strconv.Unquote(text.Value)
+	switch {
+	case err != nil:
+	case strings.EqualFold(name.Name, "pattern") && methodAndPath.MatchString(value):
+		patterns[value] = true
+	case name.Name == "Form" && strings.HasPrefix(value, "/"): // of a command.Spec
+		patterns["GET "+value], patterns["POST "+value] = true, true
+	case name.Name == "To" && strings.HasPrefix(value, "/"):
+		patterns["POST "+value] = true
 	}
 	return true
 }
@@ -130,7 +137,7 @@ func (i *installation) parameters(t *testing.T, header []string, e endpoint) []s
 func endpointOf(pattern, keyID string) endpoint {
 	method, path, _ := strings.Cut(pattern, " ")
 	path = strings.NewReplacer(
-		"{$}", "", "{id}", keyID, "{file}", "app.js", "{action}", "revoke", "{number}", "1",
+		"{$}", "", "{id}", keyID, "{file}", "app.js", "{number}", "1",
 	).Replace(path)
 	return endpoint{method, path, pattern}
 }

@@ -25,14 +25,12 @@ type FormPage struct {
 type Form struct {
 	Action  string
 	Hidden  []Hidden
-	Error   string   // error that belongs to no field
-	Errors  int      // number of invalid fields
-	Notes   []string // information above the fields
-	Warning *Warn    // warnings that sending the form again confirms; nil for none
+	Error   string // error that belongs to no field
+	Errors  int    // number of invalid fields
+	Warning *Warn  // warnings that sending the form again confirms; nil for none
 	Fields  []FormField
 	After   []FormField  // fields below the others
 	Rare    []RareFields // fields that few set
-	Effects []string     // effects of sending the form
 	Preview bool         // the form has a preview button
 	Review  bool         // the preview button is the only one
 	Submit  string

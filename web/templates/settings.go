@@ -13,16 +13,10 @@ type SettingsPage struct {
 	OpenAPI     string // address of the OpenAPI document
 }
 
-// TokensPanel lists machine tokens and creates new ones.
+// TokensPanel lists machine tokens.
 type TokensPanel struct {
 	Table  Table
 	Create string // address of the form
-	Name   Field
-	Scope  Field
-	Scopes []Option
-	Days   Field
-	Lives  []Option
-	Error  string // error that belongs to no field
 }
 
 // CreatedToken is a new token with its secret, which is shown once.

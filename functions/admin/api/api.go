@@ -1,7 +1,8 @@
 // Package api owns the JSON API below /api/v1, by which machines do everything that the
 // dashboard's pages do. Each operation declares its input, its answer and the role it
 // needs. Package rest turns the declarations into routes, validation and the OpenAPI
-// document. Package keys has the operations on keys.
+// document. Package keys has those that read
+// keys, package command those that change something.
 //
 // Package server mounts the routes, and authenticates and authorizes callers first.
 // Package api must not know the dashboard. An edit that replaces values needs If-Match; it
@@ -22,6 +23,7 @@ import (
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/token"
+	"tidegate/functions/admin/command"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/cause"
 	"tidegate/internal/crossing"
@@ -109,6 +111,7 @@ func (a *api) register() {
 	a.registerMe()
 	a.registerDocument()
 	keys.Register(a.API, a.Keys, a.Records)
+	command.Operations(a.API, &command.Services{Keys: a.Keys, Records: a.Records, Tokens: a.Tokens})
 	a.registerPolicy()
 	a.registerPolicyFile()
 	a.registerAudit()

@@ -6,7 +6,6 @@ import (
 	"net/http"
 
 	"tidegate/functions/admin/api/rest"
-	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/changes"
 	"tidegate/internal/policy"
@@ -17,11 +16,6 @@ type (
 	// EntryPath is the path parameter of a change.
 	EntryPath struct {
 		Number uint64 `path:"number" doc:"Number of the change"`
-	}
-	undoInput struct {
-		EntryPath
-		rest.AcceptQuery
-		rest.RequiredReason
 	}
 )
 
@@ -34,13 +28,6 @@ func (a *api) registerAudit() {
 	rest.Register(group, rest.Operation{
 		Pattern: "GET /audit/{number}", ID: "get-change", Role: auth.Viewer, Summary: "Get a change",
 	}, a.getEntry)
-	rest.Register(group, rest.Operation{
-		Pattern: "POST /audit/{number}/undo", ID: "undo-change", Role: auth.Editor,
-		Status:   http.StatusNoContent,
-		Deadline: auth.Slow, Summary: "Undo a change",
-		Details: "Takes back what the change did, with a new change. What was changed since stays, and " +
-			"what was revoked stays revoked.",
-	}, a.undo)
 	rest.Register(group, rest.Operation{
 		Pattern: "GET /log", ID: "get-log", Role: auth.Viewer, Summary: "Get the state of the log of changes",
 	}, a.getLog)
@@ -61,29 +48,6 @@ func (a *api) getEntry(ctx context.Context, in *EntryPath) (*rest.Body[registry.
 		return nil, err
 	}
 	return rest.Answer(e), nil
-}
-
-func (a *api) undo(ctx context.Context, in *undoInput) (*rest.None, error) {
-	e, err := a.entry(ctx, in.EntryPath)
-	if err != nil {
-		return nil, err
-	}
-	err = a.Keys.Undo(ctx, e, in.Accepts, app.NewEdit(ctx, in.Body.Reason))
-	if reason, ok := errors.AsType[app.IrreversibleError](err); ok {
-		return nil, rest.NewProblem(http.StatusConflict, "Cannot undo this change. "+string(reason))
-	}
-	if errors.Is(err, registry.ErrNoUndo) || errors.Is(err, policy.ErrConflict) {
-		return nil, rest.NewProblem(http.StatusConflict, "Cannot undo this change. It was changed since.")
-	}
-	if invalid, ok := errors.AsType[*policy.InvalidError](err); ok {
-		p := rest.NewProblem(http.StatusConflict,
-			"Cannot undo this change. The earlier state is no longer valid: see errors.")
-		for _, f := range invalid.Fields {
-			p.Errors = append(p.Errors, rest.Detail{Location: f.Field, Message: rest.Clip(f.Message)})
-		}
-		return nil, p
-	}
-	return nil, err
 }
 
 // Log is the state of the log of changes and of its view in Valkey.

@@ -4,8 +4,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"tidegate/functions/admin/app"
 	"time"
+
+	"tidegate/functions/admin/app"
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/cause"
@@ -62,8 +63,8 @@ func TestGroups(t *testing.T) {
 		t.Errorf("the newest audit entry is %+v, want the reset", e)
 	}
 	s.post("/groups/nobody/reset", nil).wants(http.StatusNotFound)
-	s.post("/bulk", map[string]any{"do": "reset", "filter": map[string]any{"group": "acme"}, "reason": "x",
-		"confirm": 2}).wants(http.StatusOK, `"done":2`)
+	s.post("/bulk/reset", map[string]any{"filter": map[string]any{"group": "acme"},
+		"change": map[string]any{"reason": "x"}, "confirm": 2}).wants(http.StatusOK, `"done":2`)
 	reset := s.get("/keys/" + id).header.Get("ETag")
 	named := s.do(http.MethodPatch, "/keys/"+id, map[string]any{"name": "still"}, header{"If-Match": reset}).
 		wants(http.StatusOK, `"group":"acme"`).header.Get("ETag")
@@ -81,7 +82,7 @@ func TestGroupOverride(t *testing.T) {
 		wants(http.StatusCreated).stringAt("key", "id")
 	override := func(name string, requests int, reason string) reply {
 		return s.do(http.MethodPut, "/groups/"+name+"/override", map[string]any{"reason": reason,
-			"limits": []any{map[string]any{"requests": requests, "window": "1m"}}}, nil)
+			"limits": []any{map[string]any{"requests": requests, "window": "1m"}}}, header{"If-Match": "*"})
 	}
 	override("nobody", 5, "a launch").wants(http.StatusNotFound)
 	override("acme", 0, "a launch").wants(http.StatusUnprocessableEntity, "body.limits[0].requests")
@@ -123,8 +124,7 @@ func TestOverrideWarnings(t *testing.T) {
 	}{
 		{http.MethodPut, "/keys/" + id + "/override", override},
 		{http.MethodPut, "/groups/acme/override", override},
-		{http.MethodPost, "/bulk", map[string]any{"do": "override", "reason": "x", "ids": []string{id},
-			"override": override}},
+		{http.MethodPost, "/bulk/override", map[string]any{"ids": []string{id}, "change": override}},
 	} {
 		before := s.get("/audit").wants(http.StatusOK).text
 		s.do(c.method, c.path, c.body, star).wants(http.StatusConflict, "query.accept",
@@ -170,11 +170,13 @@ func TestBillingDays(t *testing.T) {
 		wants(http.StatusUnprocessableEntity, "body.billing.day")
 	s.post("/keys", map[string]any{"name": "b", "plan": "pro", "billing": map[string]any{"zone": "Mars"}}).
 		wants(http.StatusUnprocessableEntity, "billing.zone", "Europe/Berlin")
-	s.do(http.MethodPut, "/groups/acme/billing", map[string]any{"day": 31, "reason": "contract"}, nil).
+	s.do(http.MethodPut, "/groups/acme/billing", map[string]any{"day": 31, "reason": "contract"},
+		header{"If-Match": "*"}).
 		wants(http.StatusOK, `"billing":{"day":31}`)
-	s.do(http.MethodPut, "/groups/nobody/billing", map[string]any{"day": 31}, nil).wants(http.StatusNotFound)
+	s.do(http.MethodPut, "/groups/nobody/billing", map[string]any{"day": 31},
+		header{"If-Match": "*"}).wants(http.StatusNotFound)
 	s.get("/groups/acme").wants(http.StatusOK, `"500 per billing month, each group"`, `"billing":{"day":31}`)
-	s.do(http.MethodPut, "/groups/acme/billing", map[string]any{}, nil).wants(http.StatusOK)
+	s.do(http.MethodPut, "/groups/acme/billing", map[string]any{}, header{"If-Match": "*"}).wants(http.StatusOK)
 	if r := s.get("/groups/acme").wants(http.StatusOK); strings.Contains(r.text, `"billing":{`) {
 		t.Errorf("got %s, want no billing day", r.text)
 	}

@@ -111,9 +111,9 @@ func TestKeyOperations(t *testing.T) {
 	s.do(http.MethodPost, path+"/rotate", rotate,
 		header{"If-Match": version}).wants(http.StatusPreconditionFailed)
 	s.do(http.MethodPost, path+"/rotate", map[string]any{"grace": "0s"},
-		header{"If-Match": rotated.header.Get("ETag")}).wants(http.StatusConflict, "valid until", "endGrace")
+		header{"If-Match": rotated.header.Get("ETag")}).wants(http.StatusConflict, "works until", "query.accept")
 	s.get(path).wants(http.StatusOK, `"graceUntil"`)
-	s.do(http.MethodPost, path+"/rotate", map[string]any{"grace": "0s", "endGrace": true},
+	s.do(http.MethodPost, path+"/rotate?accept=true", map[string]any{"grace": "0s"},
 		header{"If-Match": rotated.header.Get("ETag")}).wants(http.StatusCreated)
 	s.do(http.MethodPost, path+"/rotate", map[string]any{"grace": "91d"},
 		header{"If-Match": "*"}).wants(http.StatusUnprocessableEntity, "body.grace")

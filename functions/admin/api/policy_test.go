@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
 	"tidegate/functions/admin/app"
 
 	"tidegate/internal/limits"

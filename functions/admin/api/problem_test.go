@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
 	"tidegate/internal/limits"
 	"tidegate/internal/registry"
 
@@ -104,8 +105,8 @@ func TestProblems(t *testing.T) {
 			[]string{"body.tags[1]", "comma"}},
 		"tag after a blank": {"PATCH", keyPath, `{"tags":[" a"]}`, match, 422, []string{"body.tags[0]", "space"}},
 		"tag twice":         {"PATCH", keyPath, `{"tags":["a","a"]}`, match, 422, []string{"body.tags[1]", "twice"}},
-		"bulk tag with a comma": {"POST", "/bulk", `{"do":"tag","filter":{},"reason":"x","tags":["b,c"]}`, nil, 422,
-			[]string{"body.tags[0]", "comma"}},
+		"bulk tag with a comma": {"POST", "/bulk/tag", `{"filter":{},"change":{"reason":"x","tags":["b,c"]}}`, nil, 422,
+			[]string{"body.change.tags[0]", "comma"}},
 		"no such plan": {"POST", "/keys", `{"name":"a","plan":"gold"}`, nil, 422,
 			[]string{"body.plan", "no plan"}},
 		"invalid time": {"POST", "/keys", `{"name":"a","plan":"free","expires":"tomorrow"}`, nil, 422,
@@ -114,31 +115,31 @@ func TestProblems(t *testing.T) {
 			[]string{"body.expires", "2200"}},
 		"late ban": {"POST", keyPath + "/ban", `{"until":"9999-01-01T00:00:00Z","reason":"x"}`, nil, 422,
 			[]string{"body.until", "2200"}},
-		"late expiry of keys": {"POST", "/bulk",
-			`{"do":"expiry","filter":{},"reason":"x","until":"9999-01-01T00:00:00Z"}`, nil, 422,
-			[]string{"body.until", "2200"}},
+		"late expiry of keys": {"POST", "/bulk/expiry",
+			`{"filter":{},"change":{"reason":"x","expires":"9999-01-01T00:00:00Z"}}`, nil, 422,
+			[]string{"body.change.expires", "2200"}},
 		"time of a query": {"GET", "/denials?from=yesterday", "", nil, 422,
 			[]string{"query.from", "RFC 3339"}},
 		"past expiry": {"POST", "/keys", `{"name":"a","plan":"free","expires":"2016-01-01T00:00:00Z"}`, nil, 422,
 			[]string{"body.expires", "is 2016-01-01T00:00:00Z: must be in the future", "revoke it"}},
 		"expiry moved to the past": {"PATCH", keyPath, `{"expires":"2016-01-01T00:00:00Z"}`, match, 422,
 			[]string{"body.expires", "in the future"}},
-		"zero expiry of keys": {"POST", "/bulk",
-			`{"do":"expiry","filter":{},"reason":"x","until":"0001-01-01T00:00:00Z"}`, nil, 422,
-			[]string{"body.until", "in the future"}},
+		"zero expiry of keys": {"POST", "/bulk/expiry",
+			`{"filter":{},"change":{"reason":"x","expires":"0001-01-01T00:00:00Z"}}`, nil, 422,
+			[]string{"body.change.expires", "in the future"}},
 		"null name": {"PATCH", keyPath, `{"name":null}`, match, 422, []string{"body.name", "null"}},
 		"null plan": {"PATCH", keyPath, `{"plan":null}`, match, 422, []string{"body.plan", "null"}},
 		"blank reason of a ban": {"POST", keyPath + "/ban", `{"until":"2100-01-01T00:00:00Z","reason":" "}`, nil,
 			422, []string{"body.reason", "blank"}},
-		"blank reason of a job": {"POST", "/bulk", `{"do":"revoke","ids":["` + k.ID + `"],"reason":" "}`, nil, 422,
-			[]string{"body.reason", "blank"}},
+		"blank reason of a job": {"POST", "/bulk/revoke", `{"ids":["` + k.ID + `"],"change":{"reason":" "}}`, nil, 422,
+			[]string{"body.change.reason", "required"}},
 		"no such group": {"GET", "/groups/none", "", nil, 404, []string{"No such group"}},
 		"past override": {"PUT", keyPath + "/override",
 			`{"limits":[{"requests":1,"window":"1s"}],"until":"2016-01-01T00:00:00Z","reason":"x"}`, match, 422,
 			[]string{"body.until", "in the future", "delete it"}},
-		"past override of keys": {"POST", "/bulk", `{"do":"override","filter":{},"reason":"x","override":` +
+		"past override of keys": {"POST", "/bulk/override", `{"filter":{},"change":` +
 			`{"limits":[{"requests":1,"window":"1s"}],"until":"2016-01-01T00:00:00Z","reason":"x"}}`, nil, 422,
-			[]string{"body.override.until", "in the future"}},
+			[]string{"body.change.until", "in the future"}},
 		"form": {"POST", "/keys", `name=a`, header{"Content-Type": "application/x-www-form-urlencoded"}, 415,
 			[]string{"application/json"}},
 		"CBOR": {"POST", "/keys", "\xa0", header{"Content-Type": "application/cbor"}, 415, nil},

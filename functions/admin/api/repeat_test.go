@@ -126,6 +126,21 @@ func TestRepeatedRotation(t *testing.T) {
 	s.calls(id, 1)
 }
 
+// A caller's record that is created again by the same request is the same.
+func TestRepeatedRecord(t *testing.T) {
+	s := newService(t)
+	body := map[string]any{"kind": "token", "issuer": "i", "holder": "ada", "name": "Ada", "reason": "x"}
+	first := s.repeatable("/callers", "one", body, nil).wants(http.StatusCreated)
+	number := s.changes()
+	again := s.repeatable("/callers", "one", body, nil).wants(http.StatusCreated)
+	if again.text != first.text || s.changes() != number {
+		t.Errorf("got %s, want %s", again.text, first.text)
+	}
+	s.repeatable("/callers", "two", body, nil).wants(http.StatusConflict)
+	body["name"] = "Bob"
+	s.repeatable("/callers", "one", body, nil).wants(http.StatusUnprocessableEntity, "another request")
+}
+
 // An import says that it creates no new secrets once.
 func TestRepeatedImport(t *testing.T) {
 	s := newService(t)

@@ -1,14 +1,12 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"strconv"
 	"strings"
 	"time"
 
-	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
@@ -24,11 +22,10 @@ const stepTime = 3 * time.Second
 // Bulk is a change of many keys. It is made step by step, and nothing of it is stored: the
 // page or the script that began it continues it.
 type Bulk struct {
-	KeyChange
-	Plan   string     `json:"plan,omitempty"` // name, with Do Plan
-	IDs    []string   `json:"ids,omitempty"`
-	Filter *KeyFilter `json:"filter,omitempty"` // nil if IDs selects the keys
-	Total  int64      `json:"total"`            // keys that its author confirmed; no more are changed
+	Change KeyChange
+	IDs    []string
+	Filter *KeyFilter // nil if IDs selects the keys
+	Total  int64      // keys that its author confirmed; no more are changed
 }
 
 // Step is what a step of a bulk change did.
@@ -41,38 +38,6 @@ type Step struct {
 	More     bool   // it ended at Total although more keys match
 }
 
-// bulkTitles has a change's title: what stands before the number of keys, and between the
-// number and what the change sets.
-var bulkTitles = map[string][2]string{
-	Plan: {"Change plan of ", " to "}, Override: {"Override limits of "}, EndOverride: {"End overrides of "},
-	Reset: {"Reset counts of "}, Revoke: {"Revoke "}, Ban: {"Ban ", " until "}, Unban: {"Unban "},
-	AddTags: {"Add tags to ", ": "}, RemoveTags: {"Remove tags from ", ": "},
-	SetGroup: {"Change group of ", " to "}, SetExpiry: {"Change expiry of ", " to "},
-}
-
-// Title describes the change and the number of keys.
-func (b Bulk) Title() string { return b.Heading() + bulkTitles[b.Do][1] + b.sets() }
-
-// Heading describes the kind of change and the number of keys.
-func (b Bulk) Heading() string { return bulkTitles[b.Do][0] + KeyCount(b.Total) }
-
-// sets returns what the change sets, as text.
-func (b Bulk) sets() string {
-	switch {
-	case b.Do == Plan:
-		return b.Plan
-	case b.Do == AddTags, b.Do == RemoveTags:
-		return strings.Join(b.Tags, ", ")
-	case b.Do == SetGroup:
-		return cmp.Or(b.Group, "none")
-	case b.Do == SetExpiry && b.Until.IsZero():
-		return "never"
-	case b.Do == Ban, b.Do == SetExpiry:
-		return b.Until.UTC().Format(policydoc.ToMinute)
-	}
-	return ""
-}
-
 // KeyCount returns a number of keys in words, such as "1 key" or "1,200 keys".
 func KeyCount(n int64) string {
 	if n == 1 {
@@ -81,41 +46,18 @@ func KeyCount(n int64) string {
 	return limits.Number(n) + " keys"
 }
 
-// NeedsCount reports whether the change harms callers, is hard to revert and is for all
-// keys of a filter. Its author must confirm their number.
-func (b Bulk) NeedsCount() bool {
-	return b.Filter != nil && (b.Do == Revoke || b.Do == Reset || b.Do == Ban)
-}
-
-// Numbered returns the change with the number that a set has for the name of its plan.
-func (b Bulk) Numbered(set *policy.Set) Bulk {
-	if p, found := set.Plan(b.Plan); found {
-		b.PlanNumber = p.Number
-	}
-	return b
-}
-
-// CheckBulk returns a *policy.InvalidError if the change is refused for every key, and an
-// *UnconfirmedError if b.Accepts does not confirm the warnings of an override.
+// CheckBulk returns a *policy.InvalidError if the change is refused for every key.
 func (r *Registry) CheckBulk(ctx context.Context, set *policy.Set, b Bulk) error {
-	if b.Do == Plan && b.PlanNumber == 0 {
-		return policy.Invalid([]policy.FieldError{{Field: "plan", Message: "no plan has this name"}})
-	}
-	if err := r.confirmOverride(ctx, b.Override, b.Accepts); err != nil {
-		return err
-	}
-	if b.Do != Override && b.Do != Plan {
-		return b.Validate()
-	}
 	first, _, err := r.selectedKeys(ctx, set, b, "", 1)
-	if err != nil || len(first) == 0 {
+	if err != nil || len(first) == 0 || first[0].Status != policy.Active {
 		return err
 	}
-	k, _ := b.Result(set, first[0])
-	if k.Status != policy.Active {
-		return nil
+	switch b.Change.Action {
+	case registry.KeyOverride, registry.KeyPlan:
+		k, _ := Changed(b.Change, set, first[0])
+		return k.Validate(set, first[0])
 	}
-	return k.Validate(set, first[0])
+	return nil
 }
 
 // StepBulk changes up to maxStep keys, after those before a position that is empty for the
@@ -148,9 +90,9 @@ func (r *Registry) StepBulk(ctx context.Context, set *policy.Set, b Bulk, after 
 	if len(ids) == 0 {
 		return s, nil
 	}
-	many, err := r.store.UpdateMany(ctx, ids, actions[b.Do], e, func(k *policy.Key) error {
+	many, err := r.store.UpdateMany(ctx, ids, b.Change.Action, e, func(k *policy.Key) error {
 		if k.Status == policy.Active {
-			b.Alter(k)
+			b.Change.Alter(k)
 		}
 		return nil
 	})
@@ -244,7 +186,6 @@ type KeyReview struct {
 
 // ReviewBulk compares up to maxReviewed keys, in the order of the steps.
 func (r *Registry) ReviewBulk(ctx context.Context, set *policy.Set, b Bulk) (Review, error) {
-	b = b.Numbered(set)
 	keys, next, err := r.selectedKeys(ctx, set, b, "", maxReviewed)
 	if err != nil {
 		return Review{}, err
@@ -266,8 +207,8 @@ func (r *Registry) ReviewBulk(ctx context.Context, set *policy.Set, b Bulk) (Rev
 func (review *Review) compare(set *policy.Set, b Bulk, keys []policy.Key) {
 	for _, k := range keys {
 		review.Read++
-		after, differs := b.Result(set, k)
-		if b.Do != Reset && after.Validate(set, k) != nil {
+		after, differs := Changed(b.Change, set, k)
+		if b.Change.Action != registry.KeyReset && after.Validate(set, k) != nil {
 			continue // the change would fail
 		}
 		if k.Status != policy.Active || !differs {

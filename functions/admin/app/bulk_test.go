@@ -36,15 +36,14 @@ func (f fixture) set() *policy.Set {
 	return set
 }
 
-var edit = registry.Edit{By: sitetest.ByTest.By, Reason: "a test"}
+var byTester = registry.Edit{By: sitetest.ByTest.By, Reason: "a test"}
 
 // run makes all steps of a change, and returns their sum and the last change of the log.
 func (f fixture) run(b app.Bulk) (sum app.Step, steps int) {
 	f.t.Helper()
-	b = b.Numbered(f.set())
 	f.keys.Must(f.CheckBulk(f.t.Context(), f.set(), b))
 	for steps = 1; ; steps++ {
-		s, err := f.StepBulk(f.t.Context(), f.set(), b, sum.Next, edit)
+		s, err := f.StepBulk(f.t.Context(), f.set(), b, sum.Next, byTester)
 		f.keys.Must(err)
 		sum = app.Step{Change: s.Change, Done: sum.Done + s.Done, Skipped: sum.Skipped + s.Skipped,
 			Failures: append(sum.Failures, s.Failures...), Next: s.Next, More: s.More}
@@ -58,9 +57,11 @@ func (f fixture) run(b app.Bulk) (sum app.Step, steps int) {
 }
 
 // everyKey is a change of all keys to the plan pro.
-func everyKey(total int64) app.Bulk {
-	return app.Bulk{KeyChange: app.KeyChange{Do: app.Plan}, Plan: "pro", Filter: &app.KeyFilter{},
-		Total: total}
+func (f fixture) everyKey(total int64) app.Bulk {
+	f.t.Helper()
+	pro, _ := f.set().Plan("pro")
+	return app.Bulk{Filter: &app.KeyFilter{}, Total: total,
+		Change: app.KeyChange{Action: registry.KeyPlan, Alter: func(k *policy.Key) { k.PlanNumber = pro.Number }}}
 }
 
 func wantCounts(t *testing.T, s app.Step, done, skipped int64, failed int) {
@@ -79,23 +80,23 @@ func TestBulkSteps(t *testing.T) {
 	f.keys.UpdateKey("k0030", func(k *policy.Key) { k.Plan = "pro" })
 	before, err := f.Audit(t.Context(), registry.AuditQuery{Count: 1})
 	f.keys.Must(err)
-	sum, steps := f.run(everyKey(50))
+	sum, steps := f.run(f.everyKey(50))
 	wantCounts(t, sum, 48, 2, 0)
 	after, err := f.Audit(t.Context(), registry.AuditQuery{Count: 10})
 	f.keys.Must(err)
 	if made := after.Entries[0].Number - before.Entries[0].Number; steps != 3 || made != 3 {
 		t.Errorf("got %d steps and %d changes, want 3", steps, made)
 	}
-	if e := after.Entries[0]; e.Items != 10 || e.Action != registry.KeyPlan || e.By != edit.By ||
+	if e := after.Entries[0]; e.Items != 10 || e.Action != registry.KeyPlan || e.By != byTester.By ||
 		e.Reason != "a test" {
 		t.Errorf("got %+v, want a change of 10 plans", e)
 	}
-	again, err := f.StepBulk(t.Context(), f.set(), everyKey(50).Numbered(f.set()), "", edit)
+	again, err := f.StepBulk(t.Context(), f.set(), f.everyKey(50), "", byTester)
 	if err != nil || again.Done != 0 || again.Change != 0 || again.Skipped != 20 {
 		t.Errorf("repeated: got %+v, %v, want no change", again, err)
 	}
 	for _, position := range []string{"x", "7", "-1 a", "7 "} {
-		_, err := f.StepBulk(t.Context(), f.set(), everyKey(50), position, edit)
+		_, err := f.StepBulk(t.Context(), f.set(), f.everyKey(50), position, byTester)
 		if _, ok := errors.AsType[*policy.InvalidError](err); !ok {
 			t.Errorf("position %q: got %v, want an InvalidError", position, err)
 		}
@@ -106,7 +107,7 @@ func TestBulkSteps(t *testing.T) {
 func TestBulkIsBounded(t *testing.T) {
 	app.SetMaxStep(t, 20)
 	f := newFixture(t, 30)
-	sum, _ := f.run(everyKey(25))
+	sum, _ := f.run(f.everyKey(25))
 	wantCounts(t, sum, 25, 0, 0)
 	if !sum.More {
 		t.Error("the last step does not say that more keys match")
@@ -117,30 +118,23 @@ func TestBulkIsBounded(t *testing.T) {
 func TestBulkFollowsThePlan(t *testing.T) {
 	app.SetMaxStep(t, 20)
 	f := newFixture(t, 30)
-	b := everyKey(30).Numbered(f.set())
-	s, err := f.StepBulk(t.Context(), f.set(), b, "", edit)
+	b := f.everyKey(30)
+	s, err := f.StepBulk(t.Context(), f.set(), b, "", byTester)
 	f.keys.Must(err)
 	f.keys.Save(func(set *policy.Set) { set.Plans[1].Name = "gold" })
-	s, err = f.StepBulk(t.Context(), f.set(), b, s.Next, edit)
+	s, err = f.StepBulk(t.Context(), f.set(), b, s.Next, byTester)
 	if err != nil || s.Done != 10 || f.keys.Key("k0029").Plan != "gold" {
 		t.Errorf("got %+v, %v, want 10 keys of the renamed plan", s, err)
 	}
 }
 
-// A change that fails for every key is refused before its first step.
+// An override without a reason, which fails for every key, is refused before its first step.
 func TestCheckBulk(t *testing.T) {
 	f := newFixture(t, 1)
-	past := time.Now().Add(-time.Hour)
-	for name, b := range map[string]app.Bulk{
-		"no plan":  {KeyChange: app.KeyChange{Do: app.Plan}, Plan: "none", Filter: &app.KeyFilter{}},
-		"past ban": {KeyChange: app.KeyChange{Do: app.Ban, Until: past}, Filter: &app.KeyFilter{}},
-		"no tags":  {KeyChange: app.KeyChange{Do: app.AddTags}, Filter: &app.KeyFilter{}},
-		"override without reason": {KeyChange: app.KeyChange{Do: app.Override, Override: &policy.Override{}},
-			Filter: &app.KeyFilter{}},
-	} {
-		err := f.CheckBulk(t.Context(), f.set(), b.Numbered(f.set()))
-		if _, ok := errors.AsType[*policy.InvalidError](err); !ok {
-			t.Errorf("%s: got %v, want an InvalidError", name, err)
-		}
+	err := f.CheckBulk(t.Context(), f.set(), app.Bulk{Change: app.KeyChange{
+		Action: registry.KeyOverride, Alter: func(k *policy.Key) { k.Override = &policy.Override{} }},
+		Filter: &app.KeyFilter{}})
+	if _, ok := errors.AsType[*policy.InvalidError](err); !ok {
+		t.Errorf("got %v, want an InvalidError", err)
 	}
 }

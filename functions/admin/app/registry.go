@@ -126,26 +126,10 @@ func (r *Registry) Rotated(ctx context.Context, id string, e Edit) (policy.Key, 
 	return k, secret, Noted(ctx, err)
 }
 
-// SavePolicy replaces a version of the policy set and returns the stored set. If the
-// version is no longer current, it returns the current set and policy.ErrConflict. If
-// there are warnings and accepts does not confirm them, it returns an *UnconfirmedError.
-func (r *Registry) SavePolicy(
-	ctx context.Context, next policy.Set, version int64, e Edit, accepts Accepts,
-) (*policy.Set, error) {
-	current, err := r.Set(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if current.Version != version {
-		return current, policy.ErrConflict
-	}
-	warnings, err := r.JudgePolicy(ctx, current, next)
-	if err != nil {
-		return nil, err
-	}
-	if len(warnings) > 0 && !accepts(warnings) {
-		return nil, &UnconfirmedError{warnings}
-	}
+// SavePolicy replaces a version of the policy set and returns the stored set. If another
+// change of the same part came first, it returns the current set and policy.ErrConflict.
+func (r *Registry) SavePolicy(ctx context.Context, next policy.Set, version int64, e Edit) (*policy.Set,
+	error) {
 	next.Version = version
 	saved, err := r.store.SaveSet(ctx, next, e)
 	return saved, Noted(ctx, err)
@@ -231,13 +215,7 @@ func (r *Registry) BillGroup(ctx context.Context, name string, b limits.Billing,
 }
 
 // OverrideGroup gives the keys of a group an override, or ends it if o is nil. Its errors
-// are those of registry.Store.OverrideGroup, and an *UnconfirmedError if accepts does not
-// confirm the override's warnings.
-func (r *Registry) OverrideGroup(
-	ctx context.Context, name string, o *policy.Override, accepts Accepts, e Edit,
-) error {
-	if err := r.confirmOverride(ctx, o, accepts); err != nil {
-		return err
-	}
+// are those of registry.Store.OverrideGroup.
+func (r *Registry) OverrideGroup(ctx context.Context, name string, o *policy.Override, e Edit) error {
 	return Noted(ctx, r.store.OverrideGroup(ctx, name, o, e))
 }

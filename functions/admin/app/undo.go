@@ -40,18 +40,10 @@ func Irreversible(action string) string {
 }
 
 // Undo takes back what a change did, as a new change. What was changed since stays, and what
-// was revoked stays revoked. Undo returns an IrreversibleError, or an *UnconfirmedError if
-// accepts does not confirm the warnings.
-func (r *Registry) Undo(ctx context.Context, entry registry.AuditEntry, accepts Accepts, e Edit) error {
+// was revoked stays revoked. Undo may return an IrreversibleError.
+func (r *Registry) Undo(ctx context.Context, entry registry.AuditEntry, e Edit) error {
 	if reason := Irreversible(entry.Action); reason != "" {
 		return IrreversibleError(reason)
-	}
-	warnings, err := r.UndoWarnings(ctx, entry)
-	if err != nil {
-		return err
-	}
-	if len(warnings) > 0 && !accepts(warnings) {
-		return &UnconfirmedError{warnings}
 	}
 	return Noted(ctx, r.store.Undo(ctx, entry.Number, e))
 }

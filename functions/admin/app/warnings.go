@@ -33,22 +33,6 @@ func (e *UnconfirmedError) Error() string {
 // Accepts reports whether the author of a save confirms its warnings.
 type Accepts func(warnings []string) bool
 
-// confirmOverride returns an *UnconfirmedError if an override has warnings that accepts
-// does not confirm. A nil override has none.
-func (r *Registry) confirmOverride(ctx context.Context, o *policy.Override, accepts Accepts) error {
-	if o == nil || accepts == nil {
-		return nil
-	}
-	set, err := r.Set(ctx)
-	if err != nil {
-		return err
-	}
-	if warnings := OverrideWarnings(set, o.Limits); len(warnings) > 0 && !accepts(warnings) {
-		return &UnconfirmedError{warnings}
-	}
-	return nil
-}
-
 // JudgePolicy returns the warnings about a save of next in place of before, without those
 // about parts that the save does not change. It returns the *policy.InvalidError that the
 // save would get.

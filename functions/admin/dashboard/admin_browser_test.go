@@ -117,7 +117,7 @@ func adminPages() []pageState {
 		}},
 		{"caller", "/callers/aaaaaaaaaaaaaaaaaaaaaa", "", nil},
 		{"adopt with errors", "/callers/new", "422", func(v *sitetest.Visit) {
-			v.Act(send("save"), chromedp.WaitVisible(chromedp.CSS("#issuer-error")))
+			v.Act(send("save"), chromedp.WaitVisible(chromedp.CSS("#name-error")))
 		}},
 		{"policies", "/policies", "", nil},
 		{"plan", "/policies/plans/2", "", nil},
@@ -251,8 +251,8 @@ func TestBrowserBulkWithoutScript(t *testing.T) {
 		chromedp.Click(chromedp.CSS(v.Keys.Named("#key-{customer-3} input"))),
 		chromedp.Click(chromedp.CSS(v.Keys.Named("#key-{customer-4} input"))),
 		chromedp.Click(chromedp.CSS("#bulk button[value=plan]")),
-		chromedp.WaitReady(chromedp.CSS("#to")),
-		chromedp.SetValue(chromedp.CSS("#to"), "free"), typeIn("reason", "downgrade"), send("preview"),
+		chromedp.WaitReady(chromedp.CSS("#form #plan")),
+		chromedp.SetValue(chromedp.CSS("#form #plan"), "free"), typeIn("reason", "downgrade"), send("preview"),
 		chromedp.WaitVisible(chromedp.CSS("#preview-title")), send("save"),
 		chromedp.WaitVisible(chromedp.CSS("main .button.primary")),
 	)

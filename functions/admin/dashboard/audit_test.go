@@ -78,7 +78,7 @@ func TestAuditUndo(t *testing.T) {
 	s.Keys.UpdateKey("acme", func(k *policy.Key) { k.Tags = []string{"later"} })
 	s.Get("/audit?subject={acme}").Wants(t, http.StatusOK, `href="`+override+`"`)
 	s.Get(override).Wants(t, http.StatusOK, "50 per minute (test)</bdi></del>", "none</bdi></ins>")
-	s.Post(override, fields("reason", "")).Wants(t, http.StatusUnprocessableEntity, "Reason is required.")
+	s.Post(override, fields("reason", "")).Wants(t, http.StatusUnprocessableEntity, "Enter a reason")
 	s.Post(override, fields("reason", "mistake")).Wants(t, http.StatusSeeOther)
 	if k := s.Keys.Key("acme"); k.Override != nil || len(k.Tags) != 1 {
 		t.Errorf("after the undo: got %+v, want no override, and the later tag", k)

@@ -32,7 +32,7 @@ func TestLinkChangesNothing(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for _, link := range []string{
 		"/keys/bulk?do=revoke&of=all&reason=x&confirm=2&count=2&action=save",
-		"/keys/bulk?do=reset&of=all&reason=x", "/keys/bulk?do=plan&to=free&of=all&reason=x&count=2",
+		"/keys/bulk?do=reset&of=all&reason=x", "/keys/bulk?do=plan&plan=free&of=all&reason=x&count=2",
 		"/keys/bulk?do=revoke&of=selected&id={acme}&reason=x",
 		"/keys/bulk?do=override&of=all&reason=x",
 	} {
@@ -70,7 +70,7 @@ func TestBulkCountChanged(t *testing.T) {
 func TestBulkNamesTheGroup(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.UpdateKey("acme", func(k *policy.Key) { k.Group = "big" })
-	s.Get("/keys/bulk?do=revoke&of=all&group=big").Wants(t, http.StatusOK, "Type 1 to confirm",
+	s.Get("/keys/bulk?do=revoke&of=all&filter=group%3Dbig").Wants(t, http.StatusOK, "Type 1 to confirm",
 		"All keys of the group “big”: 1.")
 }
 

@@ -153,7 +153,7 @@ func TestAdoptAddress(t *testing.T) {
 		"::ffff:192.0.2.9": "192.0.2.9/32", "198.51.100.77/24": "198.51.100.0/24",
 	} {
 		id := s.Keys.AddressCaller(netip.MustParsePrefix(network))
-		form := adoptFields("kind", "address", "address", text, "next", "ban")
+		form := adoptFields("kind", "address", "network", text, "next", "ban")
 		for range 2 {
 			if to := s.Post("/callers/new", form).Wants(t, http.StatusSeeOther).Header.Get("Location"); to !=
 				"/keys/"+id+"/ban" {
@@ -183,7 +183,7 @@ func TestAdoptErrors(t *testing.T) {
 		"id":      adoptFields("id", "acme"),
 		"issuer":  adoptFields("holder", "ada"),
 		"holder":  adoptFields("issuer", "https://issuer.example/"),
-		"address": adoptFields("kind", "address", "address", "203.0.113.0.7"),
+		"network": adoptFields("kind", "address", "network", "203.0.113.0.7"),
 		"kind":    adoptFields("id", id, "kind", "key"),
 		"next":    adoptFields("id", id, "next", "../../settings"),
 		"name":    adoptFields("id", id, "name", " "),
@@ -191,8 +191,8 @@ func TestAdoptErrors(t *testing.T) {
 	} {
 		s.Post("/callers/new", form).Wants(t, http.StatusUnprocessableEntity, `id="`+field+`-error"`)
 	}
-	s.Post("/callers/new", adoptFields("kind", "address", "address", "fe80::1%eth0")).Wants(
-		t, http.StatusUnprocessableEntity, `id="address-error"`,
+	s.Post("/callers/new", adoptFields("kind", "address", "network", "fe80::1%eth0")).Wants(
+		t, http.StatusUnprocessableEntity, `id="network-error"`,
 	)
 	if s.Keys.Written() != 0 {
 		t.Error("an invalid form was written")

@@ -1,5 +1,5 @@
-// Package dashboard owns the pages for keys, callers, overrides, settings, the overview
-// and the explanation of a call, and mounts the pages of its subpackages. A page reads a
+// Package dashboard owns the pages for keys, callers, settings, the overview and the
+// explanation of a call, and mounts the pages of its subpackages and of package command. A page reads a
 // request and renders a view model of package templates. The server imports this package
 // and authorizes each request first. Pages must not import the server or the API.
 package dashboard
@@ -14,9 +14,9 @@ import (
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/session"
 	"tidegate/functions/admin/auth/token"
+	"tidegate/functions/admin/command"
 	"tidegate/functions/admin/dashboard/alerts"
 	"tidegate/functions/admin/dashboard/auditlog"
-	"tidegate/functions/admin/dashboard/bulk"
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/denials"
 	"tidegate/functions/admin/dashboard/groups"
@@ -67,7 +67,6 @@ type dashboard struct {
 	*page.Renderer
 	Services
 	*changes.Changes
-	bulk    *bulk.Pages
 	denials *denials.Pages
 	audit   *auditlog.Pages
 	groups  *groups.Pages
@@ -90,15 +89,17 @@ func Routes(r *page.Renderer, services Services) []auth.Route {
 		Renderer: r,
 		Services: services,
 		Changes:  shared,
-		bulk:     &bulk.Pages{Renderer: r, Changes: shared, Keys: keys},
 		denials:  denied,
 		audit:    auditlog.New(r, shared, keys),
 		groups:   groups.New(r, keys, denied),
 	}
+	commands := &command.Pages{Renderer: r, Services: command.Services{Keys: keys, Records: services.Records,
+		Tokens: services.Tokens, Changes: shared, PlanEffects: policies.Effects(shared, keys)}}
 	return slices.Concat(
+		commands.Routes(),
 		d.routes(), d.keyRoutes(),
 		policies.Routes(r, shared, keys, services.Records, services.Log),
-		d.bulk.Routes(), d.denials.Routes(), d.audit.Routes(), d.groups.Routes(),
+		d.denials.Routes(), d.audit.Routes(), d.groups.Routes(),
 		alerts.New(r, keys, services.Crossings).Routes(),
 	)
 }
@@ -109,8 +110,6 @@ func (d *dashboard) routes() []auth.Route {
 		{Pattern: "GET /explain", Role: auth.Viewer, Handle: d.showExplain},
 		{Pattern: "GET /overrides", Role: auth.Viewer, Handle: d.redirectOverrides},
 		{Pattern: "GET /settings", Role: auth.Viewer, Handle: d.showSettings},
-		{Pattern: "POST /settings/tokens", Role: auth.Editor, Handle: d.createToken, Resumes: true},
-		{Pattern: "POST /settings/tokens/{id}/revoke", Role: auth.Editor, Handle: d.revokeToken},
 	}
 }
 
@@ -120,19 +119,11 @@ func (d *dashboard) keyRoutes() []auth.Route {
 		{Pattern: "GET /search", Role: auth.Viewer, Handle: d.showFound},
 		{Pattern: "POST /search", Role: auth.Viewer, Handle: d.search},
 		{Pattern: "GET /keys.csv", Role: auth.Viewer, Handle: d.exportKeys, Deadline: auth.Slow},
-		{Pattern: "GET /keys/new", Role: auth.Editor, Handle: d.showNewKey},
-		{Pattern: "POST /keys", Role: auth.Editor, Handle: d.createKey, Resumes: true},
 		{Pattern: "GET /keys/{id}", Role: auth.Viewer, Handle: d.showKey},
-		{Pattern: "GET /keys/{id}/limits", Role: auth.Editor, Handle: d.showOverride},
-		{Pattern: "POST /keys/{id}/limits", Role: auth.Editor, Handle: d.saveOverride, Resumes: true},
 		{Pattern: "GET /secrets/{id}", Role: auth.Editor, Handle: d.showSecret},
-		{Pattern: "GET /keys/{id}/{action}", Role: auth.Editor, Handle: d.showKeyAction},
-		{Pattern: "POST /keys/{id}/{action}", Role: auth.Editor, Handle: d.doKeyAction, Resumes: true},
 
 		{Pattern: "GET /callers", Role: auth.Viewer, Handle: d.showCallers},
 		{Pattern: "GET /callers.csv", Role: auth.Viewer, Handle: d.callerList().Export, Deadline: auth.Slow},
 		{Pattern: "GET /callers/{id}", Role: auth.Viewer, Handle: d.showCaller},
-		{Pattern: "GET /callers/new", Role: auth.Editor, Handle: d.showAdopt},
-		{Pattern: "POST /callers/new", Role: auth.Editor, Handle: d.adopt, Resumes: true},
 	}
 }

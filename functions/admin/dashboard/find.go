@@ -33,7 +33,7 @@ var editorActions = []templates.Choice{
 	{Text: "Limit all callers", Address: "/policies/all"},
 	{Text: "Override or ban a caller", Address: "/callers/new"},
 	{Text: "Import policies", Address: "/policies/import"},
-	{Text: "Create a machine token", Address: "/settings#token-name"},
+	{Text: "Create a machine token", Address: "/settings/tokens/new"},
 }
 
 // showFound shows the results of a search, for browsers without a script.

@@ -295,33 +295,33 @@ func (d *dashboard) keyActionLinks(s app.Subject) (all templates.KeyActions) {
 	link := func(text, action string) templates.Choice {
 		return templates.Choice{Text: text, Address: d.keyPath(s.Key) + "/" + action}
 	}
-	all.Danger = []templates.Choice{link("Delete", app.Delete)}
+	all.Danger = []templates.Choice{link("Delete", "delete")}
 	switch s.Status {
 	case policy.Unreadable:
 		return all
 	case policy.Revoked:
-		all.Shown = []templates.Choice{link("Restore", app.Unrevoke), link("Edit", app.Details)}
+		all.Shown = []templates.Choice{link("Restore", "unrevoke"), link("Edit", "edit")}
 		return all
 	case policy.Active:
 	}
 	limits := link("Override limits", "limits")
 	limits.Current = true
-	ban := link("Ban", app.Ban)
+	ban := link("Ban", "ban")
 	if s.Is(app.Banned) {
-		ban = link("Unban", app.Unban)
+		ban = link("Unban", "unban")
 	}
 	all.Shown = []templates.Choice{limits, ban}
 	if s.Override != nil {
-		all.Shown = []templates.Choice{limits, link("End override", app.EndOverride), ban}
+		all.Shown = []templates.Choice{limits, link("End override", "end"), ban}
 	}
-	all.More = []templates.Choice{link("Edit", app.Details), link("Reset counts", app.Reset)}
+	all.More = []templates.Choice{link("Edit", "edit"), link("Reset counts", "reset")}
 	if s.Kind == policy.APIKey {
-		all.More = append(all.More, link("Rotate secret", app.Rotate))
+		all.More = append(all.More, link("Rotate secret", "rotate"))
 	}
 	if hasPreviousSecret(s.Key, s.At) {
-		all.More = append(all.More, link("Expire previous secret", app.ExpireSecret))
+		all.More = append(all.More, link("Expire previous secret", "expire-secret"))
 	}
-	all.Danger = append([]templates.Choice{link("Revoke", app.Revoke)}, all.Danger...)
+	all.Danger = append([]templates.Choice{link("Revoke", "revoke")}, all.Danger...)
 	return all
 }
 

@@ -112,7 +112,7 @@ func TestKeyActions(t *testing.T) {
 		t.Errorf("edited to %+v, want the name acme corp and 2 tags", k)
 	}
 	s.Post("/keys/{acme}/ban", fields("version", "{acme#}", "lasts", "1h")).Wants(
-		t, http.StatusUnprocessableEntity, "Reason is required.",
+		t, http.StatusUnprocessableEntity, "Enter a reason",
 	)
 	s.Post("/keys/{acme}/edit", fields("version", "{acme#}", "name", " ", "plan", "none such")).
 		Wants(t, http.StatusUnprocessableEntity, `id="name-error"`, `id="plan-error"`)
@@ -297,16 +297,16 @@ func TestBulkOnAllMatching(t *testing.T) {
 	keys.CreateKeys(count, "free")
 	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
 	s.Get("/keys?q=k").Wants(t, http.StatusOK, "matching keys</a>")
-	s.Get("/keys/bulk?do=plan&of=all&q=k").Wants(
-		t, http.StatusOK, "All keys whose name contains “k”: 60.", "Change plan of 60 keys", `name="to"`,
+	s.Get("/keys/bulk?do=plan&of=all&filter=q%3Dk").Wants(
+		t, http.StatusOK, "All keys whose name contains “k”: 60.", "Change plan of 60 keys", `name="plan"`,
 	)
-	form := fields("do", "plan", "of", "all", "q", "k", "to", "pro", "reason", "upgrade", "count", "60")
-	s.Post("/keys/bulk", sitetest.With(form, "reason", "")).Wants(t, http.StatusUnprocessableEntity,
-		"Reason is required.")
-	s.Post("/keys/bulk", sitetest.With(form, "reason", "upgrade", "to", "none")).Wants(
-		t, http.StatusUnprocessableEntity, `id="to-error"`,
+	form := fields("do", "plan", "of", "all", "filter", "q=k", "plan", "pro", "reason", "upgrade", "count", "60")
+	s.Post("/keys/bulk", sitetest.With(reviewed(s, form), "reason", "")).Wants(t,
+		http.StatusUnprocessableEntity, "Enter a reason")
+	s.Post("/keys/bulk", sitetest.With(form, "reason", "upgrade", "plan", "none")).Wants(
+		t, http.StatusUnprocessableEntity, `id="plan-error"`,
 	)
-	form = fields("do", "plan", "of", "all", "q", "k", "to", "pro", "reason", "upgrade", "count", "60")
+	form = fields("do", "plan", "of", "all", "filter", "q=k", "plan", "pro", "reason", "upgrade", "count", "60")
 	last, _ := s.Finish(s.Post("/keys/bulk", reviewed(s, form)))
 	last.Wants(t, http.StatusOK, fmt.Sprintf("%d changed, 0 unchanged", count))
 	set, err := keys.Set(t.Context())

@@ -2,9 +2,11 @@ package dashboard
 
 import (
 	"net/http"
+	"tidegate/functions/admin/policydoc"
 	"time"
 
 	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/command"
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/wording"
@@ -54,7 +56,7 @@ func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) error {
 		}
 		view.Matching, view.Total = page.Number(n), app.KeyCount(n)
 	}
-	view.Bulk = d.bulk.Bar(r, query.KeyFilter, view)
+	view.Bulk = command.Bar(d.Renderer, r, query.KeyFilter, view)
 	if view.Groups, err = d.groups.Links(r.Context(), query.Prefix); err != nil {
 		return page.Failed("find groups", err)
 	}
@@ -267,3 +269,26 @@ func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) error {
 }
 
 func subjectID(s app.Subject) string { return s.ID }
+
+// redirectOverrides redirects the address of a former page to the list of keys.
+func (d *dashboard) redirectOverrides(w http.ResponseWriter, r *http.Request) error {
+	http.Redirect(w, r, d.Path("/keys?state="+string(app.Overridden)), http.StatusMovedPermanently)
+	return nil
+}
+
+// overrideCell describes the override of a key, which is not nil.
+func (d *dashboard) overrideCell(set *policy.Set, k policy.Key, canEdit bool) *templates.OverrideCell {
+	endless := *k.Override
+	endless.Until = time.Time{} // a badge has the end
+	plan, _ := set.Plan(k.Plan)
+	cell := &templates.OverrideCell{
+		Name:   page.Clip(k.Name, page.MaxName),
+		Before: policydoc.LimitsText(plan.Limits),
+		After:  wording.Override(&endless),
+		Reason: page.Clip(endless.Reason, policy.MaxReasonLen),
+	}
+	if canEdit && k.Status == policy.Active {
+		cell.End = d.keyPath(k) + "/end"
+	}
+	return cell
+}

@@ -85,7 +85,7 @@ func TestInvalidLimits(t *testing.T) {
 		"0 per second":            "Requests is 0: must be 1 to 1,000,000,000.",
 		"5 per minute, each ip":   "Each ip: write each address.",
 		"<script>":                "is not a limit",
-		strings.Repeat("9", 9000): "Enter at most 8,000 characters.",
+		strings.Repeat("9", 9000): "Use at most 8,000 characters.",
 	} {
 		t.Run(text[:min(len(text), 40)], func(t *testing.T) {
 			s := sitetest.New(t).Login()
@@ -155,8 +155,7 @@ func TestConflict(t *testing.T) {
 	s.Keys.OverrideKey("acme", sitetest.Per(77, time.Hour))
 	mine := "20 per 10 seconds"
 	got := s.Post(limitsPath, sitetest.LimitsForm(stale, mine)).Wants(t, http.StatusConflict,
-		"<bdi>test</bdi> saved first", "<li><bdi>77 per hour</bdi></li>",
-		"<li><bdi>20 per 10 seconds</bdi></li>",
+		"<bdi>test</bdi> saved first", "77 per hour", "override: 77 per hour",
 		`name="version" value="`+s.Keys.Named("{acme#}")+`"`, ">20 per 10 seconds</textarea>", "Overwrite with my changes",
 		"Discard my changes")
 	if !strings.Contains(got.Body, `href="/keys/{acme}"`) {

@@ -159,7 +159,7 @@ func (d *dashboard) attentionRows(r *http.Request, m *matter, at chart.Period) [
 		}
 		m.explain(&row, id, s)
 		if edits && k.ID != "" && k.Status == policy.Active && !k.Banned.After(time.Now()) {
-			row.Ban = d.keyPath(k) + "/" + app.Ban
+			row.Ban = d.keyPath(k) + "/ban"
 		}
 		rows = append(rows, row)
 	}

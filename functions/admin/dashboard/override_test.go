@@ -26,7 +26,7 @@ func TestOverride(t *testing.T) {
 	s := sitetest.New(t).Login()
 	form := sitetest.LimitsForm("{acme#}", "50 per minute")
 	s.Post(limitsPath, sitetest.With(form, "reason", " ")).Wants(
-		t, http.StatusUnprocessableEntity, `id="reason-error"`, "Reason is required.",
+		t, http.StatusUnprocessableEntity, `id="reason-error"`, "Enter a reason",
 	)
 	s.Post(limitsPath, sitetest.With(form, "reason", strings.Repeat("x", 201))).Wants(
 		t, http.StatusUnprocessableEntity, "at most 200 characters",
@@ -34,7 +34,7 @@ func TestOverride(t *testing.T) {
 	s.Post(
 		limitsPath, sitetest.With(form, "reason", "launch", "lasts", "at", "until", "2020-01-01 00:00"),
 	).Wants(t, http.StatusUnprocessableEntity,
-		"This time is in the past.")
+		"must be in the future")
 	s.Post(limitsPath, sitetest.With(form, "until", "soon")).Wants(
 		t, http.StatusUnprocessableEntity, "Enter a time such as",
 	)

@@ -147,10 +147,10 @@ func forgetSessions(v *sitetest.Visit) {
 // createToken fills in and sends the form of a machine token.
 func createToken(v *sitetest.Visit) {
 	v.Act(
-		chromedp.SendKeys(chromedp.CSS("#token-name"),
+		chromedp.SendKeys(chromedp.CSS("#name"),
 			"continuous integration of the warehouse in Rotterdam"),
-		chromedp.SetValue(chromedp.CSS("#token-scope"), "write"),
-		chromedp.Click(chromedp.CSS("form.panel button")),
+		chromedp.SetValue(chromedp.CSS("#scope"), "write"),
+		chromedp.Click(chromedp.CSS("#form .actions .primary")),
 		chromedp.WaitVisible(chromedp.CSS("#secret")),
 	)
 }
@@ -182,12 +182,12 @@ func pageStates() []pageState {
 			v.Press("?")
 			v.Act(chromedp.WaitVisible(chromedp.CSS("#keyboard")))
 		}},
-		{"created token", "/settings", "", createToken},
+		{"created token", "/settings/tokens/new", "", createToken},
 		{"tokens", "/settings", "", nil},
-		{"token with errors", "/settings", "422", func(v *sitetest.Visit) {
+		{"token with errors", "/settings/tokens/new", "422", func(v *sitetest.Visit) {
 			v.Act(
-				chromedp.Click(chromedp.CSS("form.panel button")),
-				chromedp.WaitVisible(chromedp.CSS("#token-name-error")),
+				chromedp.Click(chromedp.CSS("#form .actions .primary")),
+				chromedp.WaitVisible(chromedp.CSS("#name-error")),
 			)
 		}},
 		{"not found", "/nothing", "404", nil},

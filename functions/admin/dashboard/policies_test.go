@@ -33,7 +33,7 @@ func TestPlans(t *testing.T) {
 		t, http.StatusUnprocessableEntity, `id="limits-lines"`, `<dd class="wrong">`,
 	)
 	s.Post("/policies/plans/new", sitetest.With(planOf("{policy#}", "pro", "5"), "reason", "")).Wants(
-		t, http.StatusUnprocessableEntity, "Reason is required.",
+		t, http.StatusUnprocessableEntity, "Enter a reason",
 	)
 	s.Post("/policies/plans/new", sitetest.With(planOf("{policy#}", "pro", "5"), "degraded", "local")).Wants(
 		t, http.StatusUnprocessableEntity, `id="share-error"`,
@@ -79,7 +79,7 @@ func TestPolicyParts(t *testing.T) {
 	})
 	s.Post("/policies/plans/1/edit", planOf(stale, "free", "20")).Wants(t, http.StatusSeeOther)
 	s.Post("/policies/plans/new", planOf(stale, "new", "30")).Wants(t, http.StatusSeeOther)
-	s.Post("/policies/routes", routeOf(stale, "", "chat", "/x")).Wants(t, http.StatusUnprocessableEntity)
+	s.Post("/policies/routes/new", routeOf(stale, "chat", "/x")).Wants(t, http.StatusUnprocessableEntity)
 	set := s.Set()
 	if len(set.Plans) != 3 || len(set.Routes) != 1 || len(set.Limits) != 1 ||
 		!set.Plans[0].Limits[0].Equal(sitetest.Per(20, time.Minute)) {
@@ -115,10 +115,9 @@ func TestPolicyConflict(t *testing.T) {
 	).Wants(t, http.StatusBadRequest)
 }
 
-// routeOf returns the form of a route with patterns, and more fields. old is the name of
-// the route to edit; empty for a new one.
-func routeOf(version, old, name, match string, more ...string) url.Values {
-	return sitetest.With(fields("version", version, "route", old, "name", name, "match", match,
+// routeOf returns the form of a route with patterns, and more fields.
+func routeOf(version, name, match string, more ...string) url.Values {
+	return sitetest.With(fields("version", version, "name", name, "match", match,
 		"cost", "", "reason", "test", "action", "save"), more...)
 }
 
@@ -128,21 +127,21 @@ func TestRoutes(t *testing.T) {
 	s := sitetest.New(t).Login()
 	const path = "/policies/routes"
 	s.Get(path+"/new").Wants(t, http.StatusOK, `name="match"`)
-	s.Post(path, routeOf("{policy#}", "", "chat", "POST /chat\r\nGET /chat/{id}", "cost",
+	s.Post(path+"/new", routeOf("{policy#}", "chat", "POST /chat\r\nGET /chat/{id}", "cost",
 		"500 input, 800 output", "settle", "yes", "scopes", "chat:write\r\n\r\n admin ")).Wants(
 		t, http.StatusSeeOther)
-	s.Post(path, routeOf("{policy#}", "", "dear", "/dear", "cost", "2")).Wants(t, http.StatusSeeOther)
+	s.Post(path+"/new", routeOf("{policy#}", "dear", "/dear", "cost", "2")).Wants(t, http.StatusSeeOther)
 	for field, form := range map[string]url.Values{
-		"name":   routeOf("{policy#}", "", "chat", "PUT /x"),
-		"match":  routeOf("{policy#}", "", "bad", "GET orders"),
-		"cost":   routeOf("{policy#}", "", "bad", "/x", "cost", "much"),
-		"scopes": routeOf("{policy#}", "", "bad", "/x", "scopes", `a"b`),
+		"name":   routeOf("{policy#}", "chat", "PUT /x"),
+		"match":  routeOf("{policy#}", "bad", "GET orders"),
+		"cost":   routeOf("{policy#}", "bad", "/x", "cost", "much"),
+		"scopes": routeOf("{policy#}", "bad", "/x", "scopes", `a"b`),
 	} {
-		s.Post(path, form).Wants(t, http.StatusUnprocessableEntity, `id="`+field+`-error"`)
+		s.Post(path+"/new", form).Wants(t, http.StatusUnprocessableEntity, `id="`+field+`-error"`)
 	}
-	s.Post(path, routeOf("{policy#}", "", "tie", "GET /chat/{other}", "cost", "5 input")).Wants(
+	s.Post(path+"/new", routeOf("{policy#}", "tie", "GET /chat/{other}", "cost", "5 input")).Wants(
 		t, http.StatusUnprocessableEntity, `id="cost-error"`, "chat")
-	s.Post(path, routeOf("{policy#}", "dear", "dear", "/dear", "cost", "11")).Wants(t,
+	s.Post(path+"/edit?route=dear", routeOf("{policy#}", "dear", "/dear", "cost", "11")).Wants(t,
 		http.StatusUnprocessableEntity,
 		"10 per 10 seconds", "11")
 	s.Keys.Save(func(set *policy.Set) {
@@ -157,7 +156,7 @@ func TestRoutes(t *testing.T) {
 		form.Get("scopes") != "chat:write\nadmin" {
 		t.Errorf("the form has %v, want what was saved", form)
 	}
-	s.Post(path, sitetest.With(form, "name", "talk", "reason", "x", "action", "save")).Wants(
+	s.Post(path+"/edit?route=chat", sitetest.With(form, "name", "talk", "reason", "x", "action", "save")).Wants(
 		t, http.StatusSeeOther)
 	set := s.Set()
 	talk, _ := set.Route("talk")
@@ -165,7 +164,7 @@ func TestRoutes(t *testing.T) {
 		set.Limits[0].On != "talk" || set.Limits[1].Except[0] != "talk" {
 		t.Errorf("after a new name: route %+v, limits %v", talk, set.Limits)
 	}
-	s.Post(path, sitetest.With(form, "route", "talk", "name", "talk", "version", "{policy#}", "scopes", "",
+	s.Post(path+"/edit?route=talk", sitetest.With(form, "name", "talk", "version", "{policy#}", "scopes", "",
 		"reason", "x", "action", "save")).Wants(t, http.StatusSeeOther)
 	if talk, _ := s.Set().Route("talk"); len(talk.Scopes) != 0 {
 		t.Errorf("got scopes %q of an empty field, want none", talk.Scopes)
@@ -202,10 +201,10 @@ func TestCostAboveLimits(t *testing.T) {
 	s.Keys.Must(s.Keys.OverrideGroup(t.Context(), "a.b", &policy.Override{
 		Limits: []limits.Limit{sitetest.Per(20, time.Minute)}, Reason: "an incident",
 	}, sitetest.ByTest))
-	dear := routeOf("{policy#}", "", "dear", "/x", "cost", "40")
+	dear := routeOf("{policy#}", "dear", "/x", "cost", "40")
 	want := "costs 40 and could never pass: override of group a.b: 20 per minute; plan free: 10 per " +
 		"10 seconds; plan starter: 30 per 10 seconds; plan large: 35 per minute."
-	got := s.Post("/policies/routes", dear).Wants(t, http.StatusUnprocessableEntity, want)
+	got := s.Post("/policies/routes/new", dear).Wants(t, http.StatusUnprocessableEntity, want)
 	if strings.Contains(got.Body, "plans[") || strings.Contains(got.Body, "groupOverrides") {
 		t.Error("the error has the path of a field")
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"tidegate/functions/admin/dashboard/policies"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/testing/sitetest"
 )
@@ -33,8 +32,8 @@ func TestImportPolicies(t *testing.T) {
 	if !strings.Contains(exported.Header.Get("Content-Disposition"), "tidegate-policies.yaml") {
 		t.Errorf("got headers %v, want the file name tidegate-policies.yaml", exported.Header)
 	}
-	form := s.Get("/policies/import").Wants(t, http.StatusOK, "Preview changes")
-	sendImport(s, form, exported.Body, "").Wants(t, http.StatusOK, "No changes.", "Preview changes")
+	form := s.Get("/policies/import").Wants(t, http.StatusOK, "Review changes")
+	sendImport(s, form, exported.Body, "").Wants(t, http.StatusOK, "No changes.", "Review changes")
 	text := strings.Replace(exported.Body, "10 per 10 seconds", "25 per 10 seconds", 1)
 	preview := sendImport(s, form, text, "").Wants(
 		t, http.StatusOK, "plan free: limits", "25 per 10 seconds</bdi></ins>", ">Import</button>",
@@ -42,9 +41,9 @@ func TestImportPolicies(t *testing.T) {
 	if s.Keys.Written() != 0 {
 		t.Fatal("the preview wrote something")
 	}
-	sendImport(s, preview, text, " ").Wants(t, http.StatusUnprocessableEntity, "Reason is required.")
+	sendImport(s, preview, text, " ").Wants(t, http.StatusUnprocessableEntity, "Enter a reason")
 	other := sendImport(s, preview, strings.Replace(text, "25", "26", 1), "more").Wants(
-		t, http.StatusOK, "26 per 10 seconds</bdi></ins>",
+		t, http.StatusConflict, "not the change that you reviewed", "26 per 10 seconds</bdi></ins>",
 	)
 	if s.Keys.Written() != 0 {
 		t.Fatal("a text without a preview was imported")
@@ -77,7 +76,7 @@ func TestImportErrors(t *testing.T) {
 		}
 	}
 	s.Post("/policies/import", url.Values{
-		"yaml": {strings.Repeat("x", policies.MaxImport)}, "version": {"{policy#}"},
+		"yaml": {strings.Repeat("x", 4*policydoc.MaxBytes)}, "version": {"{policy#}"},
 	}).Wants(t, http.StatusRequestEntityTooLarge)
 	drop := "plans:\n  - name: other\n    limits: [1 per second]\n"
 	preview := sendImport(s, s.Get("/policies/import"), drop, "").

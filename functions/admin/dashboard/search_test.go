@@ -87,7 +87,7 @@ func TestFindPartOfName(t *testing.T) {
 			len(named.FindAllString(body, -1)))
 	}
 	s.Get("/keys?plan=silver").Wants(t, http.StatusBadRequest, "No plan is named “silver”")
-	s.Get("/keys/bulk?do=end&of=all&q=corp").Wants(t, http.StatusOK,
+	s.Get("/keys/bulk?do=end&of=all&filter=q%3Dcorp").Wants(t, http.StatusOK,
 		"All keys whose name contains “corp”: 90.")
 }
 

@@ -8,22 +8,8 @@ import (
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/policy"
-	"tidegate/internal/registry"
 	"tidegate/web/templates"
 )
-
-// redirectToSecret redirects to the page that shows a new secret.
-func (d *dashboard) redirectToSecret(
-	w http.ResponseWriter, r *http.Request, k policy.Key, secret string,
-) error {
-	if err := d.StoreSecret(r, k.ID, secret); err != nil {
-		return page.Failed("hand over secret", err)
-	}
-	if len(app.NotesOf(r.Context())) > 0 {
-		d.Flash(r, "", "")
-	}
-	return page.Redirect(w, r, d.Path("/secrets/"+k.ID))
-}
 
 // showSecret shows a new secret once, to the user who requested it.
 func (d *dashboard) showSecret(w http.ResponseWriter, r *http.Request) error {
@@ -69,41 +55,4 @@ func (d *dashboard) previousSecretUse(ctx context.Context, k policy.Key) (string
 		return "Previous secret not used in 30 days.", nil
 	}
 	return "Previous secret last used " + page.Instant(at).Text + ".", nil
-}
-
-// addSecretNotes adds notes and warnings on the previous secret to the form of a rotation
-// or an expiry.
-func (d *dashboard) addSecretNotes(r *http.Request, action string, f *keyForm) (err error) {
-	if action != app.Rotate && action != app.ExpireSecret {
-		return nil
-	}
-	if !hasPreviousSecret(f.key, time.Now()) {
-		if action == app.ExpireSecret {
-			f.facts = []string{"No previous secret is valid."}
-		}
-		return nil
-	}
-	used, err := d.previousSecretUse(r.Context(), f.key)
-	if err != nil {
-		return err
-	}
-	f.facts = []string{used}
-	if action == app.Rotate {
-		f.warnings = d.rotationWarnings(r, f.key)
-	}
-	return nil
-}
-
-// rotationWarnings warns that a rotation expires the previous secret before its grace
-// period ends.
-func (d *dashboard) rotationWarnings(r *http.Request, k policy.Key) []string {
-	name := "The previous secret"
-	for _, e := range d.History(r.Context(), k.ID, k.Version) {
-		if e.Action == registry.KeyRotate {
-			name += ", replaced by " + page.Clip(e.By.Name, page.MaxName) + " on " +
-				page.Instant(e.Time).Text + ","
-			break
-		}
-	}
-	return []string{name + " works until " + page.Instant(k.Grace).Text + ". Rotating expires it now."}
 }

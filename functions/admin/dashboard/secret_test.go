@@ -38,7 +38,7 @@ func TestSecretPageOnce(t *testing.T) {
 	if n := strings.Count(s.Get("/keys").Wants(t, http.StatusOK).Body, "<bdi>new</bdi></a>"); n != 1 {
 		t.Errorf("%d keys were created, want 1", n)
 	}
-	s.Post("/settings/tokens", sitetest.TokenFields("n", "read", "7")).Wants(t, http.StatusSeeOther)
+	s.Post("/settings/tokens/new", sitetest.TokenFields("n", "read", "7d")).Wants(t, http.StatusSeeOther)
 	tokens, err := s.Tokens.List(t.Context())
 	if err != nil || len(tokens) != 1 {
 		t.Fatalf("got tokens %v, %v, want 1", tokens, err)

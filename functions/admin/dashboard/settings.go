@@ -2,37 +2,30 @@ package dashboard
 
 import (
 	"cmp"
-	"errors"
 	"net/http"
-	"net/url"
 	"runtime"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/a-h/templ"
 
-	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/session"
 	"tidegate/functions/admin/auth/token"
+	"tidegate/functions/admin/command"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/table"
-	"tidegate/internal/policy"
-	"tidegate/internal/registry"
 	"tidegate/web/templates"
 )
 
 const maxSessions = 20 // sessions listed per user
 
 func (d *dashboard) showSettings(w http.ResponseWriter, r *http.Request) error {
-	return d.renderSettings(w, r, http.StatusOK, newTokenForm())
+	return d.renderSettings(w, r)
 }
 
-func (d *dashboard) renderSettings(
-	w http.ResponseWriter, r *http.Request, status int, typed tokenForm,
-) error {
+func (d *dashboard) renderSettings(w http.ResponseWriter, r *http.Request) error {
 	actor := auth.From(r.Context())
 	sessions, err := d.Sessions.List(r.Context(), actor.ID, maxSessions)
 	if err != nil {
@@ -51,10 +44,10 @@ func (d *dashboard) renderSettings(
 		if err != nil {
 			return page.Failed("list tokens", err)
 		}
-		p.Tokens = d.tokensPanel(tokens, typed)
+		p.Tokens = d.tokensPanel(tokens)
 		p.Created = d.createdToken(r, tokens)
 	}
-	return d.Render(w, r, status, templates.Settings(p))
+	return d.Render(w, r, http.StatusOK, templates.Settings(p))
 }
 
 func (d *dashboard) accountFacts(a auth.Actor) []templates.Fact {
@@ -119,99 +112,12 @@ func (d *dashboard) deploymentFacts(r *http.Request) []templates.Fact {
 	}
 }
 
-// tokenForm holds the typed fields of a new machine token.
-type tokenForm struct {
-	name, scope, days form.Input
-	problem           string // an error that belongs to no field
-}
-
-// tokenDays are the lifetimes to choose from, in days.
-var tokenDays = []string{"7", "90", "366"}
-
-// tokenScopes are the scopes to choose from.
-var tokenScopes = []templates.Option{
-	{Value: string(token.Read), Text: "read"},
-	{Value: string(token.Settle), Text: "settle costs only"},
-	{Value: string(token.Write), Text: "read and write"},
-}
-
-func newTokenForm() tokenForm {
-	return tokenForm{scope: form.Input{Text: string(token.Read)}, days: form.Input{Text: tokenDays[1]}}
-}
-
-func readTokenForm(values url.Values) tokenForm {
-	var f tokenForm
-	f.table().Read(values)
-	return f
-}
-
-func (f *tokenForm) table() form.Table {
-	return form.Table{
-		{Name: "name", Input: &f.name, Max: token.MaxName + 50},
-		{Name: "scope", Input: &f.scope, Max: form.MaxInput},
-		{Name: "days", Input: &f.days, Max: form.MaxInput, Path: "expires"},
-	}
-}
-
-// token returns the typed token. It may be invalid; the store validates it.
-func (f *tokenForm) token(by registry.Actor) token.New {
-	n := token.New{Name: f.name.Text, Scope: token.Scope(f.scope.Text), By: by}
-	if days, err := strconv.ParseUint(f.days.Text, 10, 16); err == nil {
-		n.Expires = time.Now().UTC().AddDate(0, 0, int(days))
-	}
-	return n
-}
-
-// setError sets the error of a field or the form. It reports false if err is not a
-// validation error.
-func (f *tokenForm) setError(err error) bool {
-	var invalid *token.InvalidError
-	switch {
-	case errors.Is(err, token.ErrTooMany):
-		f.problem = form.Sentence(err.Error())
-	case errors.As(err, &invalid):
-		f.table().SetError(policy.FieldError{Field: invalid.Field, Message: invalid.Message}, "")
-	default:
-		return false
-	}
-	return true
-}
-
-// createToken creates a token and redirects to the page that shows its secret once.
-func (d *dashboard) createToken(w http.ResponseWriter, r *http.Request) error {
-	if err := page.ParseForm(r); err != nil {
-		return err
-	}
-	typed := readTokenForm(r.PostForm)
-	if form.Resumes(r) {
-		return d.renderSettings(w, r, http.StatusOK, typed)
-	}
-	created, secret, err := d.Tokens.Create(r.Context(), typed.token(app.ActorOf(r.Context())))
-	if err = app.NotedSecret(r.Context(), err); err == nil {
-		err = d.StoreSecret(r, tokenSecret+created.ID, secret.Reveal())
-	}
-	switch {
-	case err != nil && typed.setError(err):
-		return d.renderSettings(w, r, http.StatusUnprocessableEntity, typed)
-	case err != nil:
-		return page.Failed("create token", err)
-	default:
-		if len(app.NotesOf(r.Context())) > 0 {
-			d.Flash(r, "", "")
-		}
-		return page.Redirect(w, r, d.Path("/settings?made="+created.ID))
-	}
-}
-
-// tokenSecret is the prefix of the name under which the session holds a token's secret.
-const tokenSecret = "token:"
-
 // createdToken returns the token that the query parameter made names, if its secret was
 // not shown yet, else nil. It need not be among the tokens: it may not be known whether it
 // was saved.
 func (d *dashboard) createdToken(r *http.Request, tokens []token.Token) *templates.CreatedToken {
 	made := token.Token{ID: r.URL.Query().Get("made")}
-	secret, ok := d.TakeSecret(r, tokenSecret+made.ID)
+	secret, ok := d.TakeSecret(r, command.TokenSecret+made.ID)
 	if !ok {
 		return nil
 	}
@@ -226,32 +132,8 @@ func (d *dashboard) createdToken(r *http.Request, tokens []token.Token) *templat
 	}
 }
 
-func (d *dashboard) revokeToken(w http.ResponseWriter, r *http.Request) error {
-	err := app.Noted(r.Context(),
-		d.Tokens.Revoke(r.Context(), r.PathValue("id"), app.ActorOf(r.Context())))
-	flash := "Token revoked."
-	if errors.Is(err, token.ErrNotFound) {
-		flash, err = "Token already revoked.", nil
-	}
-	if err != nil {
-		return page.Failed("revoke token", err)
-	}
-	d.Flash(r, flash, "")
-	return page.Redirect(w, r, d.Path("/settings"))
-}
-
-func (d *dashboard) tokensPanel(tokens []token.Token, entered tokenForm) *templates.TokensPanel {
-	p := &templates.TokensPanel{
-		Create: d.Path("/settings/tokens"),
-		Name:   form.Field(entered.name),
-		Scope:  form.Field(entered.scope),
-		Scopes: tokenScopes,
-		Days:   form.Field(entered.days),
-		Error:  entered.problem,
-	}
-	for _, days := range tokenDays {
-		p.Lives = append(p.Lives, templates.Option{Value: days, Text: days + " days"})
-	}
+func (d *dashboard) tokensPanel(tokens []token.Token) *templates.TokensPanel {
+	p := &templates.TokensPanel{Create: d.Path("/settings/tokens/new")}
 	p.Table = table.Rows("Machine tokens", []table.Column[token.Token]{
 		{Head: "Token", Cell: func(t *token.Token) templ.Component {
 			return templates.Parts(templates.Text(page.Clip(t.Name, page.MaxName)),
@@ -281,5 +163,5 @@ func (d *dashboard) tokensPanel(tokens []token.Token, entered tokenForm) *templa
 }
 
 func scopeText(s token.Scope) string {
-	return cmp.Or(form.OptionText(tokenScopes, string(s)), "none")
+	return cmp.Or(form.OptionText(command.Scopes, string(s)), "none")
 }

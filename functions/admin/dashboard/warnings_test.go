@@ -6,8 +6,9 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"tidegate/functions/admin/app"
 	"time"
+
+	"tidegate/functions/admin/app"
 
 	"tidegate/internal/policy"
 	"tidegate/internal/records"
@@ -54,11 +55,11 @@ func TestTypedEndWins(t *testing.T) {
 	}
 	s.Post(limitsPath, sitetest.With(sitetest.LimitsForm("{acme#}", "1 per hour"),
 		"lasts", "4h", "until", "2020-01-01T00:00")).Wants(t, http.StatusUnprocessableEntity,
-		"This time is in the past.")
+		"must be in the future")
 	ended := time.Now().Add(-time.Minute).UTC().Truncate(time.Second) // since the form was shown
 	s.Post(limitsPath, sitetest.With(sitetest.LimitsForm("{acme#}", "1 per hour"), "lasts", "at", "until",
 		ended.Format("2006-01-02T15:04"), "until-shown", ended.Format(time.RFC3339))).
-		Wants(t, http.StatusUnprocessableEntity, "This time is in the past.")
+		Wants(t, http.StatusUnprocessableEntity, "must be in the future")
 }
 
 // A save without a change shows a message, and writes nothing to Valkey or the audit.
@@ -187,14 +188,14 @@ func TestBulkNeedsConfirmation(t *testing.T) {
 	form := sitetest.With(sitetest.HiddenIn(page.Body), "reason", "leak", "action", "save")
 	for _, typed := range []string{"", "3", "revoke", "2x"} {
 		form["confirm"] = []string{typed}
-		s.Post("/keys/bulk", form).Wants(t, http.StatusUnprocessableEntity, "Type 2 to confirm.")
+		s.Post("/keys/bulk", form).Wants(t, http.StatusUnprocessableEntity, "Must be 2, the number of keys that match.")
 	}
 	checkUnchanged(s, "after wrong confirmations")
-	banned := reviewed(s, fields("do", "reset", "of", "all", "state", "banned", "reason", "x", "confirm", "1",
+	banned := reviewed(s, fields("do", "reset", "of", "all", "filter", "state=banned", "reason", "x", "confirm", "1",
 		"count", "0"))
-	s.Post("/keys/bulk", banned).Wants(t, http.StatusUnprocessableEntity, "Type 0 to confirm.")
+	s.Post("/keys/bulk", banned).Wants(t, http.StatusUnprocessableEntity, "Must be 0, the number")
 	ban := reviewed(s, fields("do", "ban", "of", "all", "count", "2", "reason", "x", "lasts", "1h"))
-	s.Post("/keys/bulk", ban).Wants(t, http.StatusUnprocessableEntity, "Type 2 to confirm.")
+	s.Post("/keys/bulk", ban).Wants(t, http.StatusUnprocessableEntity, "Must be 2, the number of keys that match.")
 	form["confirm"] = []string{" 2 "}
 	last, _ := s.Finish(s.Post("/keys/bulk", form))
 	last.Wants(t, http.StatusOK, "2 changed")

@@ -15,7 +15,8 @@ import (
 	"tidegate/internal/route"
 )
 
-// Policy is the document of a policy set: all configuration except the keys.
+// Policy is the document of a policy set: all configuration except the keys. The tags label,
+// hint, sample, rows, most and rare are what a form shows of a field: see package command.
 type Policy struct {
 	Version     int64    `json:"version,omitempty" yaml:"version,omitempty" readOnly:"true" doc:"Version, as in the ETag. A change is checked against If-Match, not against this field"`
 	Plans       []Plan   `json:"plans" yaml:"plans,omitempty" maxItems:"500"`
@@ -32,24 +33,24 @@ type Policy struct {
 // Was is the former name of a renamed plan.
 type Plan struct {
 	Number   int             `json:"number,omitempty" yaml:"-" minimum:"0" doc:"Permanent number of the plan; if omitted, the plan is matched by its name"`
-	Name     string          `json:"name" yaml:"name" minLength:"1" maxLength:"100"`
+	Name     string          `json:"name" yaml:"name" minLength:"1" maxLength:"100" label:"Name" sample:"free"`
 	Was      string          `json:"-" yaml:"was,omitempty"`
-	Limits   []Limit         `json:"limits" yaml:"limits,omitempty" required:"false" maxItems:"32" doc:"Limits of the plan's callers; without a mark, each caller"`
-	Degraded policy.Degraded `json:"degraded,omitempty" yaml:"degraded,omitempty" enum:"closed,open,local" doc:"What happens to calls while Valkey is unavailable"`
-	Share    int             `json:"share,omitempty" yaml:"share,omitempty" minimum:"0" maximum:"100" doc:"With local: percentage of each limit that one Lambda environment admits"`
-	Opens    []Pattern       `json:"opens,omitempty" yaml:"opens,omitempty" maxItems:"20" doc:"Routes that the plan's keys may call; if omitted, all routes"`
+	Limits   []Limit         `json:"limits" yaml:"limits,omitempty" required:"false" maxItems:"32" label:"Limits, one a line" hint:"A call passes only if all of these have room. Each caller, unless a limit says each group or together." doc:"Limits of the plan's callers; without a mark, each caller"`
+	Degraded policy.Degraded `json:"degraded,omitempty" yaml:"degraded,omitempty" enum:"closed,open,local" label:"If Valkey is unavailable" doc:"What happens to calls while Valkey is unavailable"`
+	Share    int             `json:"share,omitempty" yaml:"share,omitempty" minimum:"0" maximum:"100" label:"Percent per environment (local only)" sample:"10" doc:"With local: percentage of each limit that one Lambda environment admits"`
+	Opens    []Pattern       `json:"opens,omitempty" yaml:"opens,omitempty" maxItems:"20" most:"60000" rows:"3" rare:"Open routes" label:"Open routes" sample:"GET /orders/*" hint:"One pattern a line. If set, calls to others get 401." doc:"Routes that the plan's keys may call; if omitted, all routes"`
 }
 
 // Route names calls by patterns, and says what they cost. JSON identifies a route by ID,
 // YAML by Name. Was is the former name of a renamed route.
 type Route struct {
 	ID     string   `json:"id,omitempty" yaml:"-" maxLength:"120" doc:"Permanent id of the route, by which limits on it are counted; if omitted, the route is matched by its name"`
-	Name   string   `json:"name" yaml:"name" minLength:"1" maxLength:"100"`
+	Name   string   `json:"name" yaml:"name" minLength:"1" maxLength:"100" label:"Name" sample:"search"`
 	Was    string   `json:"-" yaml:"was,omitempty"`
-	Match  Patterns `json:"match" yaml:"match" minItems:"1" maxItems:"100" doc:"Patterns of the route's calls"`
-	Cost   *Cost    `json:"cost,omitempty" yaml:"cost,omitempty"`
-	Settle bool     `json:"settle,omitempty" yaml:"settle,omitempty" doc:"The backend settles the cost after the call"`
-	Scopes []string `json:"scopes,omitempty" yaml:"scopes,omitempty" maxItems:"10" doc:"Scopes of which a token must have one; if omitted, any token may call"`
+	Match  Patterns `json:"match" yaml:"match" minItems:"1" maxItems:"100" most:"60000" rows:"3" label:"Calls to" sample:"GET /orders/*" hint:"One pattern a line: POST /chat, GET /orders/{id}, /files/* for every method. GET covers HEAD." doc:"Patterns of the route's calls"`
+	Cost   *Cost    `json:"cost,omitempty" yaml:"cost,omitempty" most:"400" label:"Cost of a call" sample:"1" hint:"A number, or one for each unit: 500 input, 800 output. 0 is free in every unit."`
+	Settle bool     `json:"settle,omitempty" yaml:"settle,omitempty" label:"Backend settles the actual cost" doc:"The backend settles the cost after the call"`
+	Scopes []string `json:"scopes,omitempty" yaml:"scopes,omitempty" maxItems:"10" most:"4000" rows:"3" label:"Scopes of tokens" sample:"orders:read" hint:"One a line. A token needs one of them. Without scopes, every token may call." doc:"Scopes of which a token must have one; if omitted, any token may call"`
 }
 
 // Pattern selects calls. An empty field matches any call. In YAML it is a

@@ -51,7 +51,7 @@ func TestGroupPages(t *testing.T) {
 	s.Get("/groups/nobody").Wants(t, http.StatusNotFound, "No such group")
 	s.Get("/groups/..%2fkeys").Wants(t, http.StatusNotFound, "No such group")
 	s.Get("/groups/corp/reset").Wants(t, http.StatusOK, "Reset the counts of group")
-	s.Post("/groups/corp/reset", url.Values{"reason": {"new month"}}).Wants(t, http.StatusSeeOther)
+	s.Post("/groups/corp/reset", url.Values{"reason": {"new month"}, "version": {"{policy#}"}}).Wants(t, http.StatusSeeOther)
 	s.Get("/groups/corp").Wants(t, http.StatusOK, "<b>0</b> of 20")
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "<b>3</b> of 10")
 	s.Get("/audit").Wants(t, http.StatusOK, "Counts of group  <a", "new month", "corp")
@@ -65,17 +65,26 @@ func TestGroupOverridePages(t *testing.T) {
 	s.Get("/groups/corp").Wants(t, http.StatusOK, "Override limits")
 	const path = "/groups/corp/limits"
 	page := s.Get(path).Wants(t, http.StatusOK, "Limits of the keys of group")
-	typed := sitetest.LimitsForm("{acme#}", "7 per minute")
-	s.Post(path, typed).Wants(t, http.StatusConflict, "changed meanwhile")
-	sitetest.With(typed, "version", sitetest.HiddenIn(page.Body).Get("version"), "reason", "")
+	typed := sitetest.LimitsForm("{policy#}", "7 per minute")
+	stale := sitetest.HiddenIn(page.Body).Get("version")
+	s.Keys.Must(s.Keys.OverrideGroup(t.Context(), "corp", &policy.Override{Reason: "theirs"}, sitetest.ByTest))
+	s.Post(path, sitetest.With(typed, "version", stale)).Wants(t, http.StatusConflict, "saved first", "theirs")
+	sitetest.With(typed, "version", "{policy#}", "reason", "")
 	s.Post(path, typed).Wants(t, http.StatusUnprocessableEntity)
 	s.Post(path, sitetest.With(typed, "reason", "a launch")).Wants(t, http.StatusSeeOther)
-	s.Get("/groups/corp").Wants(t, http.StatusOK, "7 per minute", "a launch", "End override")
+	undo := sitetest.UndoInPage.FindStringSubmatch(s.Get("/groups/corp").Wants(t, http.StatusOK, "7 per minute",
+		"a launch", "End override").Body)
+	if undo == nil {
+		t.Fatal("the message offers no undo")
+	}
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "7 per minute", "for the group corp", "group override",
 		"replaced: denies nothing")
 	s.Get("/audit").Wants(t, http.StatusOK, `Limits of  <a href="/groups/corp"><bdi>group corp</bdi>`,
 		"a launch")
-	s.Post("/groups/corp/end", url.Values{"reason": {"over"}}).Wants(t, http.StatusSeeOther)
+	s.Post(undo[1], nil).Wants(t, http.StatusSeeOther)
+	s.Get("/groups/corp").Wants(t, http.StatusOK, "theirs")
+	s.Post("/groups/corp/end", url.Values{"reason": {"over"}, "version": {"{policy#}"}}).Wants(t,
+		http.StatusSeeOther)
 	if page = s.Get("/groups/corp").Wants(t, http.StatusOK); strings.Contains(page.Body, "a launch") {
 		t.Error("the override is on the page after its end")
 	}

@@ -227,7 +227,7 @@ func TestLogHasNoSecrets(t *testing.T) {
 	s.Post("/keys/{acme}/limits", sitetest.LimitsForm("{acme#}", "typed-canary per hour"))
 	cookie := s.Cookie().Value
 	made := sitetest.TokenInPage.FindString(
-		s.PostThrough("/settings/tokens", sitetest.TokenFields("token-canary", "read", "7")).Body,
+		s.PostThrough("/settings/tokens/new", sitetest.TokenFields("token-canary", "read", "7d")).Body,
 	)
 	s.Do(http.MethodGet, "/api/v1/me", nil, sitetest.Bearer(made)).Wants(t, http.StatusOK)
 	s.Do(http.MethodGet, "/api/v1/me?q=canary", nil, sitetest.Bearer("tga_canary"))
@@ -395,13 +395,13 @@ var typedForms = map[string]url.Values{
 	"/keys/{acme}/ban":       {"version": {"{acme#}"}, "reason": {"typed-canary"}, "lasts": {"4h"}},
 	"/keys":                  {"name": {"typed-canary"}, "plan": {"free"}, "env": {"live"}},
 	"/keys/bulk":             {"do": {"revoke"}, "of": {"all"}, "reason": {"typed-canary"}, "confirm": {"2"}},
-	"/callers/new":           {"kind": {"address"}, "address": {"192.0.2.1"}, "name": {"typed-canary"}},
+	"/callers/new":           {"kind": {"address"}, "network": {"192.0.2.1"}, "name": {"typed-canary"}},
 	"/policies/plans/1/edit": {"version": {"{policy#}"}, "name": {"typed-canary"}, "limits": {"5 per hour"}},
-	"/policies/routes":       {"version": {"{policy#}"}, "name": {"typed-canary"}, "match": {"/x"}},
+	"/policies/routes/new":   {"version": {"{policy#}"}, "name": {"typed-canary"}, "match": {"/x"}},
 	"/policies/all":          {"version": {"{policy#}"}, "reason": {"typed-canary"}},
 	"/policies/import":       {"version": {"{policy#}"}, "yaml": {"plans: [] # typed-canary"}},
 	"/audit/2/undo":          {"reason": {"typed-canary"}},
-	"/settings/tokens":       {"name": {"typed-canary"}, "scope": {"read"}, "days": {"7"}},
+	"/settings/tokens/new":   {"name": {"typed-canary"}, "scope": {"read"}, "lasts": {"7d"}},
 }
 
 // After a form whose session ended, the log-in leads to the page that sends the form

@@ -99,8 +99,8 @@ var (
 var UndoInPage = regexp.MustCompile(`action="(/audit/[^"]+/undo)"`)
 
 // TokenFields returns the form of a new machine token.
-func TokenFields(name, scope, days string) url.Values {
-	return url.Values{"name": {name}, "scope": {scope}, "days": {days}}
+func TokenFields(name, scope, lasts string) url.Values {
+	return url.Values{"name": {name}, "scope": {scope}, "lasts": {lasts}}
 }
 
 // TokenInPage matches a machine token's text.

@@ -115,7 +115,7 @@ func (r Reply) Wants(t *testing.T, status int, texts ...string) Reply {
 func Fit(pattern string) (method, path string) {
 	method, path, _ = strings.Cut(pattern, " ")
 	return method,
-		strings.NewReplacer("{$}", "", "{id}", "{acme}", "{file}", static.Load().Icon, "{action}", "revoke",
+		strings.NewReplacer("{$}", "", "{id}", "{acme}", "{file}", static.Load().Icon,
 			"{number}", "1", "{entry}",
 			"1-0-1").Replace(path)
 }

@@ -203,7 +203,7 @@ const paths = `
 	key KEY
 	key_overridden /keys/OVERRIDDEN
 	limits /keys/OVERRIDDEN/limits
-	bulk /keys/bulk?do=override&of=all&plan=2
+	bulk /keys/bulk?do=override&of=all&filter=plan%3D2
 	policies /policies
 	plan /policies/plans/2
 	plan_edit /policies/plans/2/edit

@@ -6,8 +6,6 @@ package keys
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
@@ -32,10 +30,7 @@ type operations struct {
 func Register(a *rest.API, keys *app.Registry, calls *records.Reader) {
 	group, ops := a.Group("keys"), operations{keys, calls}
 	ops.registerKeys(group)
-	ops.registerKeyActions(group)
 	ops.registerGroups(group)
-	ops.registerImport(group)
-	ops.registerBulk(group)
 	ops.registerCallers(group)
 }
 
@@ -47,25 +42,9 @@ func (ops operations) registerKeys(group rest.Group) {
 			"are created or deleted meanwhile.",
 	}, rest.List(ops.listKeys))
 	rest.Register(group, rest.Operation{
-		Pattern: "POST /keys", ID: "create-key", Role: auth.Editor, Status: http.StatusCreated,
-		Summary: "Create a key",
-		Details: "Only this response has the secret, and the one to a repeat with the same Idempotency-Key " +
-			"and body. The value of an existing key gets 409, with that key's URL in Location.",
-	}, ops.createKey)
-	rest.Register(group, rest.Operation{
 		Pattern: "GET /keys/{id}", ID: "get-key", Role: auth.Viewer,
 		Summary: "Get a key and the current state of its limits",
 	}, ops.getKey)
-	rest.Register(group, rest.Operation{
-		Pattern: "PATCH /keys/{id}", ID: "edit-key", Role: auth.Editor,
-		Summary: "Change a key's name, plan, tags, group, routes, billing day or expiry",
-		Details: "Omitted fields stay unchanged. A new plan takes effect on the next check and keeps the " +
-			"counts.",
-	}, ops.patchKey)
-	rest.Register(group, rest.Operation{
-		Pattern: "DELETE /keys/{id}", ID: "delete-key", Role: auth.Editor, Status: http.StatusNoContent,
-		Summary: "Delete a key permanently",
-	}, ops.deleteKey)
 }
 
 // Key is a key without its secret, or the record of a caller without an API key.
@@ -93,16 +72,17 @@ type Key struct {
 // Override is a list of limits for a key. Each takes the place of the limits of each caller
 // with the same on, except, unit and parameter.
 type Override struct {
-	Limits []policydoc.Limit `json:"limits,omitempty" maxItems:"32" doc:"Each replaces the limits of each caller with the same on, except, unit and parameter; no limit lifts them. Without any, the override lifts the limits of the plan"`
-	Until  *time.Time        `json:"until,omitempty" doc:"When the override ends; if omitted, never"`
-	Reason string            `json:"reason" minLength:"1" maxLength:"200"`
+	Limits []policydoc.Limit `json:"limits,omitempty" maxItems:"32" at:"override.limits" label:"Limits, one a line" hint:"Each takes the place of the caller's limits with the same on, except and unit; “no limit” lifts them. Blank: lifts all of the plan's." doc:"Each replaces the limits of each caller with the same on, except, unit and parameter; no limit lifts them. Without any, the override lifts the limits of the plan"`
+	Until  *time.Time        `json:"until,omitempty" at:"override.until" label:"Expires" never:"never" doc:"When the override ends; if omitted, never"`
+	Reason string            `json:"reason" minLength:"1" maxLength:"200" at:"override.reason" label:"Reason" sample:"Why, with a link if possible"`
 }
 
-func keyOf(k policy.Key) Key {
+// KeyOf returns a key as operations answer it.
+func KeyOf(k policy.Key) Key {
 	return Key{
 		ID: k.ID, Kind: string(k.Kind), Name: k.Name, Env: k.Env, Foreign: k.Foreign,
 		Tags: k.Tags, Plan: k.Plan, Group: k.Group, Status: string(k.Status),
-		Override: overrideOf(k.Override), Opens: policydoc.PatternsOf(k.Opens),
+		Override: OverrideOf(k.Override), Opens: policydoc.PatternsOf(k.Opens),
 		Expires: schema.Given(k.Expires), Banned: schema.Given(k.Banned), Grace: schema.Given(k.Grace),
 		Billing: billingOf(k.Billing), Version: k.Version, Created: schema.Given(k.Created),
 		Updated: schema.Given(k.Updated),
@@ -117,7 +97,8 @@ func billingOf(b limits.Billing) *limits.Billing {
 	return &b
 }
 
-func overrideOf(o *policy.Override) *Override {
+// OverrideOf returns the override of a key or a group; nil for none.
+func OverrideOf(o *policy.Override) *Override {
 	if o == nil {
 		return nil
 	}
@@ -125,33 +106,15 @@ func overrideOf(o *policy.Override) *Override {
 		Until: schema.Given(o.Until), Reason: o.Reason}
 }
 
-// read converts the override, nil for none. at is its place in the body, with a final
-// dot.
-func (o *Override) read(at string, details *rest.Details) *policy.Override {
-	if o == nil {
-		return nil
+// Read returns the override. Bad input is a *policy.InvalidError.
+func (o *Override) Read() (*policy.Override, error) {
+	list, fields := policydoc.ToLimits("limits", o.Limits)
+	if o.Until != nil && !o.Until.After(time.Now()) {
+		fields = append(fields, policy.FieldError{Field: "until", Message: "is " +
+			o.Until.UTC().Format(time.RFC3339) + ": must be in the future; to end an override now, delete it"})
 	}
-	list, unread := policydoc.ToLimits(at+"limits", o.Limits)
-	*details = append(*details, schema.InBody(unread, "")...)
-	details.Add(at+"until", inFuture(o.Until, "to end an override now, delete it"))
 	return &policy.Override{Limits: list, Until: schema.TimeOf(o.Until),
-		Reason: strings.TrimSpace(o.Reason)}
-}
-
-// inFuture returns the error of an end that has passed; nil for none. advice says how to
-// end now.
-func inFuture(t *time.Time, advice string) error {
-	if t == nil || t.After(time.Now()) {
-		return nil
-	}
-	return fmt.Errorf("is %s: must be in the future; %s", t.UTC().Format(time.RFC3339), advice)
-}
-
-// expiryProblem returns the problem of an expiry that has passed; nil for none.
-func expiryProblem(t *time.Time) error {
-	var details rest.Details
-	details.Add("expires", inFuture(t, "to block a key now, revoke it"))
-	return details.Err()
+		Reason: strings.TrimSpace(o.Reason)}, policy.Invalid(fields)
 }
 
 type (
@@ -159,7 +122,6 @@ type (
 	Path struct {
 		ID string `path:"id" doc:"Id of the key, never its secret" example:"aBY2A8bWP166"`
 	}
-	keyOutput = rest.VersionedBody[Key]
 )
 
 // Get returns the key with an id. It refuses a whole secret, which would appear in the

@@ -181,31 +181,7 @@ type (
 	AcceptQuery struct {
 		Accept bool `query:"accept" doc:"Saves despite warnings; without it, a save with warnings gets 409"`
 	}
-	// ReasonQuery is the reason of a change whose body cannot contain one.
-	ReasonQuery struct {
-		Reason string `query:"reason" maxLength:"800" doc:"Reason for the audit: up to 200 characters"`
-	}
-	// OptionalReason is the body of a change whose reason is optional.
-	OptionalReason struct {
-		Body *struct {
-			Reason string `json:"reason,omitempty" maxLength:"200"`
-		}
-	}
-	// WithReason is the part of a body that says why a change is made.
-	WithReason struct {
-		Reason string `json:"reason" minLength:"1" maxLength:"200" pattern:"\\S"`
-	}
-	// RequiredReason is the body of a change that needs only a reason.
-	RequiredReason struct{ Body WithReason }
 )
 
 // Accepts reports whether the request confirms warnings.
 func (q AcceptQuery) Accepts([]string) bool { return q.Accept }
-
-// Reason returns the reason; empty without one.
-func (b OptionalReason) Reason() string {
-	if b.Body == nil {
-		return ""
-	}
-	return b.Body.Reason
-}

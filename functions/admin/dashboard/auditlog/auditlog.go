@@ -44,9 +44,6 @@ func (d *Pages) Routes() []auth.Route {
 	return []auth.Route{
 		{Pattern: "GET /audit", Role: auth.Viewer, Handle: d.list().Show, Deadline: auth.Slow},
 		{Pattern: "GET /audit.csv", Role: auth.Viewer, Handle: d.list().Export, Deadline: auth.Long},
-		{Pattern: "GET /audit/{number}/undo", Role: auth.Editor, Handle: d.showUndo, Deadline: auth.Slow},
-		{Pattern: "POST /audit/{number}/undo", Role: auth.Editor, Handle: d.undo, Resumes: true,
-			Deadline: auth.Slow},
 	}
 }
 
@@ -156,7 +153,7 @@ func (d *Pages) action(e *changes.Entry) templ.Component {
 	text, subject := sentence(*e)
 	lead, tail, named := strings.Cut(text, "%")
 	address := ""
-	if subjects, _ := subjectsOf(e.AuditEntry); named && len(subjects) == 1 {
+	if subjects, _ := SubjectsOf(e.AuditEntry); named && len(subjects) == 1 {
 		address = d.path(*e, subjects[0])
 	}
 	return templates.Sentence(lead, subject, address, tail, "#"+page.Number(int64(e.Number)))
@@ -166,7 +163,7 @@ func (d *Pages) action(e *changes.Entry) templ.Component {
 func (d *Pages) changes(e *changes.Entry) templ.Component {
 	var of []templates.Choice
 	more := ""
-	if subjects, others := subjectsOf(e.AuditEntry); len(subjects) > 1 {
+	if subjects, others := SubjectsOf(e.AuditEntry); len(subjects) > 1 {
 		for _, s := range subjects {
 			of = append(of, templates.Choice{Text: subjectName(s), Address: d.subjectPath(s)})
 		}

@@ -43,9 +43,9 @@ const (
 
 func isGroup(s registry.AuditSubject) bool { return strings.HasPrefix(s.Record, groupPrefix) }
 
-// subjectsOf returns the first records that an entry is about, and how many more there are.
+// SubjectsOf returns the first records that an entry is about, and how many more there are.
 // A change of keys may also make the records of their groups.
-func subjectsOf(e registry.AuditEntry) (subjects []registry.AuditSubject, more int64) {
+func SubjectsOf(e registry.AuditEntry) (subjects []registry.AuditSubject, more int64) {
 	for _, s := range e.Subjects {
 		if e.Action == registry.GroupReset || !isGroup(s) {
 			subjects = append(subjects, s)
@@ -58,7 +58,7 @@ func subjectsOf(e registry.AuditEntry) (subjects []registry.AuditSubject, more i
 // An edit or an undo of one field names the field.
 func sentence(e changes.Entry) (text, subject string) {
 	text = cmp.Or(sentences[e.Action], e.Action+" of %")
-	subjects, more := subjectsOf(e.AuditEntry)
+	subjects, more := SubjectsOf(e.AuditEntry)
 	switch {
 	case e.Void > 0:
 		return "Change " + strconv.FormatUint(e.Void, 10) + " declared nothing", ""
@@ -125,4 +125,10 @@ func ownerOf(changed []templates.Change) string {
 func Words(e changes.Entry) string {
 	text, subject := sentence(e)
 	return strings.Replace(text, "%", subject, 1)
+}
+
+// SubjectOf returns the name of what an entry is about.
+func SubjectOf(e changes.Entry) string {
+	_, subject := sentence(e)
+	return subject
 }

@@ -3,8 +3,9 @@ package changes
 import (
 	"context"
 	"slices"
-	"tidegate/functions/admin/app"
 	"time"
+
+	"tidegate/functions/admin/app"
 
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"

@@ -45,14 +45,6 @@ func (d *Pages) Routes() []auth.Route {
 		{Pattern: "GET /groups", Role: auth.Viewer, Handle: d.list().Show},
 		{Pattern: "GET /groups.csv", Role: auth.Viewer, Handle: d.list().Export, Deadline: auth.Slow},
 		{Pattern: "GET /groups/{name}", Role: auth.Viewer, Handle: d.show},
-		{Pattern: "GET /groups/{name}/limits", Role: auth.Editor, Handle: d.showOverride},
-		{Pattern: "POST /groups/{name}/limits", Role: auth.Editor, Handle: d.saveOverride, Resumes: true},
-		{Pattern: "GET /groups/{name}/end", Role: auth.Editor, Handle: d.ask(d.end())},
-		{Pattern: "POST /groups/{name}/end", Role: auth.Editor, Handle: d.act(d.end()), Resumes: true},
-		{Pattern: "GET /groups/{name}/billing", Role: auth.Editor, Handle: d.showBilling},
-		{Pattern: "POST /groups/{name}/billing", Role: auth.Editor, Handle: d.saveBilling, Resumes: true},
-		{Pattern: "GET /groups/{name}/reset", Role: auth.Editor, Handle: d.ask(d.reset())},
-		{Pattern: "POST /groups/{name}/reset", Role: auth.Editor, Handle: d.act(d.reset()), Resumes: true},
 	}
 }
 

@@ -2,11 +2,11 @@ package policies
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"tidegate/functions/admin/app"
@@ -36,9 +36,12 @@ func (d *pages) showPlan(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return page.Failed("read policy", err)
 	}
-	p, exists := set.PlanByNumber(planNumber(r))
-	if !exists {
-		return d.notFound()
+	number, err := strconv.Atoi(r.PathValue("number"))
+	p, exists := set.PlanByNumber(number)
+	if err != nil || !exists {
+		return page.Problem{Status: http.StatusNotFound, Heading: "Plan not found",
+			Advice: "It may have been deleted or renamed.",
+			Action: templates.Choice{Text: "Go to policies", Address: d.Path("/policies")}}
 	}
 	since, err := d.TrialSince(r.Context(), p)
 	if err != nil {
@@ -242,31 +245,27 @@ func (d *pages) trial(p policy.Plan, use app.PlanUse, since time.Time) templates
 	return t
 }
 
-// addPlanEffects adds to the preview of a plan how many keys have the plan, and what its
-// shadow limits would have denied.
-func (d *pages) addPlanEffects(r *http.Request, set *policy.Set, e edit) error {
-	counts, err := d.keys.PlanCounts(r.Context(), set)
-	if err != nil {
-		return err
+// Effects says what the limits of a plan in shadow would have denied; nothing without any.
+func Effects(shared *changes.Changes, keys *app.Registry) func(context.Context, *policy.Set, policy.Plan) (
+	[]string, error) {
+	d := &pages{Renderer: &page.Renderer{}, Changes: shared, keys: keys}
+	return func(ctx context.Context, set *policy.Set, p policy.Plan) ([]string, error) {
+		if len(changes.ShadowLimits(p)) == 0 {
+			return nil, nil
+		}
+		since, err := d.TrialSince(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		use, err := keys.PlanUse(ctx, set, p.Number, since)
+		if err != nil {
+			return nil, err
+		}
+		t := d.trial(p, use, since)
+		effects := []string{"Limits in shadow: " + t.Result}
+		for _, k := range t.Keys {
+			effects = append(effects, k.Key.Text+": "+k.Would+" of "+k.Calls+" calls")
+		}
+		return effects, nil
 	}
-	first := &e.preview.Effects[0]
-	*first = strings.TrimSuffix(*first, ".") + " for " + app.KeyCount(counts[e.plan]) + "."
-	p, _ := set.PlanByNumber(e.plan)
-	if len(changes.ShadowLimits(p)) == 0 {
-		return nil
-	}
-	since, err := d.TrialSince(r.Context(), p)
-	if err != nil {
-		return err
-	}
-	use, err := d.keys.PlanUse(r.Context(), set, e.plan, since)
-	if err != nil {
-		return err
-	}
-	t := d.trial(p, use, since)
-	e.preview.Effects = append(e.preview.Effects, "Limits in shadow: "+t.Result)
-	for _, k := range t.Keys {
-		e.preview.Effects = append(e.preview.Effects, k.Key.Text+": "+k.Would+" of "+k.Calls+" calls")
-	}
-	return nil
 }

@@ -15,7 +15,6 @@ import (
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/dashboard/changes"
-	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/functions/admin/policydoc"
@@ -42,35 +41,26 @@ func Routes(
 	return []auth.Route{
 		{Pattern: "GET /policies", Role: auth.Viewer, Handle: d.showPolicies},
 		{Pattern: "GET /policies.yaml", Role: auth.Viewer, Handle: d.exportPolicies},
-		{Pattern: "GET /policies/import", Role: auth.Editor, Handle: d.showImport},
-		{Pattern: "POST /policies/import", Role: auth.Editor, Handle: d.importPolicies, Resumes: true,
-			MaxBody: MaxImport, Deadline: auth.Slow},
-		{Pattern: "GET /policies/routes/edit", Role: auth.Editor, Handle: d.showRoute},
-		{Pattern: "GET /policies/plans/new", Role: auth.Editor, Handle: d.show(d.planEdit)},
-		{Pattern: "POST /policies/plans/new", Role: auth.Editor, Handle: d.save(d.planEdit),
-			Resumes: true, MaxBody: maxPatterns, Deadline: auth.Slow},
 		{Pattern: "GET /policies/plans/{number}", Role: auth.Viewer, Handle: d.showPlan},
-		{Pattern: "GET /policies/plans/{number}/edit", Role: auth.Editor, Handle: d.show(d.planEdit)},
-		{Pattern: "POST /policies/plans/{number}/edit", Role: auth.Editor, Handle: d.save(d.planEdit),
-			Resumes: true, MaxBody: maxPatterns, Deadline: auth.Slow},
-		{Pattern: "GET /policies/plans/{number}/delete", Role: auth.Editor, Handle: d.show(planDeletion)},
-		{Pattern: "POST /policies/plans/{number}/delete", Role: auth.Editor, Handle: d.save(planDeletion),
-			Resumes: true, Deadline: auth.Slow},
-		{Pattern: "GET /policies/routes/new", Role: auth.Editor, Handle: d.show(routeEdit)},
-		{Pattern: "POST /policies/routes", Role: auth.Editor, Handle: d.save(routeEdit),
-			Resumes: true, MaxBody: maxPatterns, Deadline: auth.Slow},
-		{Pattern: "GET /policies/routes/delete", Role: auth.Editor, Handle: d.show(routeDeletion)},
-		{Pattern: "POST /policies/routes/delete", Role: auth.Editor, Handle: d.save(routeDeletion),
-			Resumes: true, Deadline: auth.Slow},
-		{Pattern: "GET /policies/all", Role: auth.Editor, Handle: d.show(allCallersEdit)},
-		{Pattern: "POST /policies/all", Role: auth.Editor, Handle: d.save(allCallersEdit), Resumes: true,
-			MaxBody: maxAllCallers, Deadline: auth.Slow},
 	}
 }
 
-// maxPatterns is the maximum size of a form with patterns in bytes, whose encoding needs up
-// to three bytes for a character.
-const maxPatterns = 3*form.MaxPatternsText + 64<<10
+// exportPolicies sends the policy as a file.
+func (d *pages) exportPolicies(w http.ResponseWriter, r *http.Request) error {
+	set, err := d.keys.Set(r.Context())
+	if err != nil {
+		return page.Failed("read policy", err)
+	}
+	text, err := policydoc.Write(set)
+	if err != nil {
+		d.log.Error("export policy", "cause", err)
+		return page.Problem{Status: http.StatusInternalServerError}
+	}
+	w.Header().Set("Content-Type", "application/yaml")
+	w.Header().Set("Content-Disposition", `attachment; filename="tidegate-policies.yaml"`)
+	_, _ = w.Write(text) // fails only after the client disconnected
+	return nil
+}
 
 func (d *pages) showPolicies(w http.ResponseWriter, r *http.Request) error {
 	set, err := d.keys.Set(r.Context())

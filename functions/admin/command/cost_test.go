@@ -1,9 +1,10 @@
-package policies
+package command
 
 import (
 	"testing"
 
-	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/policydoc"
+	"tidegate/internal/limits"
 )
 
 // Costs are read as they are shown, and wrong ones are refused.
@@ -12,14 +13,19 @@ func TestReadCost(t *testing.T) {
 		"": "", "5": "5", "0": "0", "1,000": "1,000", "500 input,  800 output": "500 input, 800 output",
 		"2, 1,500 input": "2, 1,500 input", "2 cost": "2", "0 cost": "0 cost",
 	} {
-		in := form.Input{Text: text}
-		if got := costText(readCost(&in)); got != want || in.Error != "" {
-			t.Errorf("%q: got %q, %s, want %q", text, got, in.Error, want)
+		var cost *policydoc.Cost
+		err := readCost(text, &cost)
+		var costs limits.Costs
+		if cost != nil {
+			costs = cost.Costs
+		}
+		if got := costText(costs); text != "" && got != want || err != nil || (cost == nil) != (text == "") {
+			t.Errorf("%q: got %q, %v, want %q", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"much", "-1", "5 input, 6 input", "5, ", "input 5"} {
-		in := form.Input{Text: text}
-		if readCost(&in); in.Error == "" {
+		var cost *policydoc.Cost
+		if readCost(text, &cost) == nil {
 			t.Errorf("%q has no error", text)
 		}
 	}

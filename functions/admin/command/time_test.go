@@ -1,4 +1,4 @@
-package form
+package command
 
 import (
 	"net/url"
@@ -8,7 +8,7 @@ import (
 )
 
 // Each option of an expiry names the instant that it gives. A chosen instant stays one of
-// the options. One in the past gets an error.
+// the options.
 func TestUntil(t *testing.T) {
 	at := func(text string) time.Time {
 		parsed, err := time.Parse("2006-01-02 15:04", text)
@@ -27,13 +27,13 @@ func TestUntil(t *testing.T) {
 		{"2026-12-31 20:00", "until midnight", "2027-01-01 00:00"},
 	} {
 		found := false
-		for _, o := range untilOptions("never", "", at(c.now)) {
+		for _, o := range timeOptions("never", "", at(c.now)) {
 			if o.Text != c.text {
 				continue
 			}
 			found = true
-			u := ReadUntil(url.Values{"lasts": {o.Value}})
-			if got := u.Time(at(c.now)); !got.Equal(at(c.want)) || u.ErrorCount() > 0 ||
+			got, err := typedTime(url.Values{"lasts": {o.Value}}, at(c.now))
+			if !got.Equal(at(c.want)) || err != nil ||
 				!strings.HasPrefix(o.At.Text, c.want) {
 				t.Errorf("%s at %s: %s, shown as %s, want %s", c.text, c.now, got, o.At.Text, c.want)
 			}
@@ -43,17 +43,11 @@ func TestUntil(t *testing.T) {
 		}
 	}
 	const local = "2026-11-27T17:00:00Z" // Friday 18:00 in Berlin
-	options := untilOptions("never", local, at("2026-11-25 12:00"))
+	options := timeOptions("never", local, at("2026-11-25 12:00"))
 	if o := options[len(options)-2]; o.Value != local || o.Text != "until" || o.Moment != "" {
 		t.Errorf("the chosen instant is the option %+v", o)
 	}
-	for text, want := range map[string]string{
-		"2026-11-25T11:59:59Z": "in the past", "2201-01-01T00:00:00Z": "before the year 2201",
-		"2026-11-27T18:00": ChooseFromList,
-	} {
-		u := ReadUntil(url.Values{"lasts": {text}})
-		if u.Time(at("2026-11-25 12:00")); !strings.Contains(u.Choice.Error, want) {
-			t.Errorf("%s: the error is %q, want %q", text, u.Choice.Error, want)
-		}
+	if _, err := typedTime(url.Values{"lasts": {"2026-11-27T18:00"}}, at("2026-11-25 12:00")); err == nil {
+		t.Error("a choice that is none is accepted")
 	}
 }
