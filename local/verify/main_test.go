@@ -115,7 +115,7 @@ func TestSkips(t *testing.T) {
 	}
 	e := evidence{answers: []answer{{status: http.StatusForbidden}}}
 	if o := onTrue429(retryAfter)(e); o.verdict != skipped ||
-		!strings.Contains(o.seen, "httpApiDeny=context") {
+		!strings.Contains(o.seen, "HTTP_API_DENY=context") {
 		t.Errorf("denials of an HTTP API are 403: got %+v", o)
 	}
 }
