@@ -302,7 +302,7 @@ func TestLogRetention(t *testing.T) {
 
 func TestOutputs(t *testing.T) {
 	common := []string{
-		"AlarmTopicArn",
+		"AdminSecurityGroup", "AlarmTopicArn",
 		"ChangesLog",
 		"CheckFunctionArn",
 		"CheckSecurityGroup",

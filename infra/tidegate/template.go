@@ -38,13 +38,15 @@ func (p *parameters) props() *Props {
 	standard := settings.Default("prod")
 	bucket := p.text("CodeBucket", nil, `[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]`,
 		"Bucket of this region with the functions' zip files")
-	prefix := p.text("CodePrefix", jsii.String(""), "", "What stands before check.zip in the bucket, such as "+
-		"tidegate/v1/arm64/. An update of the code needs another one")
+	prefix := p.text("CodePrefix", jsii.String(""), "",
+		"What stands before check.zip in the bucket, such as "+
+			"tidegate/v1/arm64/. An update of the code needs another one")
 	made := settings.Props{Keep: true, Metrics: true,
 		Store: settings.Store{Kind: settings.Serverless, Version: standard.Version, SnapshotDays: 1}}
 	made.Stage = p.text("Stage", &standard.Stage, `[a-z]([a-z0-9]|-[a-z0-9]){1,11}`,
 		"Name of the deployment, and of its resources: at most 12 characters, no two hyphens in a row")
-	made.CIDR = p.text("Cidr", &standard.CIDR, `\d+\.\d+\.\d+\.\d+/20`, "Private range of an own network, a /20")
+	made.CIDR = p.text("Cidr", &standard.CIDR, `\d+\.\d+\.\d+\.\d+/20`,
+		"Private range of an own network, a /20")
 	made.AdminUser = p.text("AdminUser", &standard.AdminUser, `[A-Za-z0-9._@-]{1,64}`,
 		"First user of the dashboard, or none")
 	p.addOptional(&made)

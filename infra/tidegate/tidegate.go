@@ -253,6 +253,7 @@ func (t *Tidegate) AddOutputs() {
 	t.output("CheckFunctionArn", *t.Check.FunctionArn(),
 		"The authorizer's function, for APIs of other stacks and accounts", choice{made: true})
 	t.output("CheckSecurityGroup", t.network.own.check, "The check function's own group", t.choices.groups)
+	t.output("AdminSecurityGroup", t.network.own.admin, "The admin function's own group", t.choices.groups)
 	t.output(
 		"ChangesLog",
 		t.ChangesLog,
