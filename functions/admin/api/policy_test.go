@@ -204,7 +204,7 @@ func TestImport(t *testing.T) {
 		want   string
 	}{
 		"unknown field": {"version: 4\nplnas: []\n", 422, `"line":2`},
-		"alias":         {"a: &a [x]\nb: [*a, *a]\n", 422, "anchor"},
+		"alias":         {"deny: &a [10.0.0.0/8]\nallow: *a\n", 422, "anchor"},
 		"duplicate":     {"version: 4\nversion: 4\n", 422, `"line":2`},
 		"documents":     {"version: 4\n---\nversion: 4\n", 422, "second document"},
 		"invalid limit": {"version: 4\nplans:\n  - name: free\n    limits:\n      - 0 per second\n",

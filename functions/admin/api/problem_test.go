@@ -198,7 +198,7 @@ func TestProblems(t *testing.T) {
 		"audit position": {"GET", "/audit?after=x", "", nil, 422, []string{"query.after"}},
 		"audit from after to": {"GET", "/audit?from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z", "",
 			nil, 422,
-			[]string{"query.to", "is before from"}},
+			[]string{"query.to", "must be after from"}},
 		"explain without key": {"GET", "/explain", "", nil, 422, []string{"query.key", "required"}},
 		"explain an address": {"GET", "/explain?key=" + k.ID + "&address=home", "", nil, 422,
 			[]string{"query.address"}},

@@ -98,7 +98,7 @@ func TestSummaryOfDenials(t *testing.T) {
 		denyAt(s, "bolt", at, records.Call{Cause: cause.Revoked, Method: "GET", Path: "/carts"})
 	}
 
-	got := s.Get("/denials").Wants(t, http.StatusOK, "17 denied and 2 refused, up to 1",
+	got := s.Get("/denials").Wants(t, http.StatusOK, "17 calls denied and 2 refused",
 		`<option value="3 per hour each address">3 per hour each address</option>`,
 		`<option value="free">free</option>`)
 	for link, cells := range map[string]string{

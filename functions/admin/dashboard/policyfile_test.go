@@ -61,7 +61,7 @@ func TestImportErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"plans: [\n":                           "Line ",
 		"plnas: []\n":                          "Line 1: unknown field",
-		"a: &amp [x]\nb: *amp":                 "anchor",
+		"deny: &amp [x]\nallow: *amp":          "anchor",
 		"":                                     "the file is empty",
 		"limits:\n  - 9 per hour\n":            "Line 2: limits[0]",
 		"</textarea><script>alert(1)</script>": "not a policy",

@@ -153,7 +153,7 @@ func TestTimeSeriesWithoutCalls(t *testing.T) {
 func TestSparkline(t *testing.T) {
 	got := Sparkline(seriesOf(time.Now(), []int64{5, 5, 0, 20}, []int64{0, 0, 0, 20}))
 	want := templates.Sparkline{Text: "30 allowed, 20 denied, 0 refused", Box: "0 0 4 42",
-		Path: "M0 37H2V42H3V2H4", Denied: "M3 42v-20h.9v20z"}
+		Path: "M0 42v-5h.9v5zM1 42v-5h.9v5zM3 42v-20h.9v20z", Denied: "M3 22v-20h.9v20z"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
