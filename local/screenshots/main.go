@@ -103,7 +103,7 @@ func shots(s *sample) []shot {
 		{name: "key", path: "/keys/" + s.ids["Fjord Travel"], ready: ".plot canvas"},
 		{name: "plan", path: "/policies/plans/2/edit", limit: "60 per 10 seconds", ready: "#preview-title",
 			scroll: true},
-		{name: "denials", path: "/denials", ready: ".denials"},
+		{name: "denials", path: "/denials", ready: "table.results"},
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 // counting, and deny nothing.
 func TestReplacedLimits(t *testing.T) {
 	s := sitetest.New(t).Login()
-	const heading = "replaced: denies nothing"
+	const heading = "counts only"
 	s.Keys.Use("acme", 7)
 	if page := s.Get("/keys/{acme}").Wants(t, http.StatusOK); strings.Contains(page.Body, heading) {
 		t.Error("the page lists replaced limits without an override")

@@ -78,7 +78,7 @@ func TestGroupOverridePages(t *testing.T) {
 		t.Fatal("the message offers no undo")
 	}
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "7 per minute", "for the group corp", "group override",
-		"replaced: denies nothing")
+		"counts only")
 	s.Get("/audit").Wants(t, http.StatusOK, `Limits of  <a href="/groups/corp"><bdi>group corp</bdi>`,
 		"a launch")
 	s.Post(undo[1], nil).Wants(t, http.StatusSeeOther)

@@ -40,7 +40,7 @@ func Window(l enforce.LimitState) templates.Window {
 		}
 	}
 	if l.CountsOnly {
-		w.Marks = append(w.Marks, "replaced: denies nothing")
+		w.Marks = append(w.Marks, "counts only")
 	}
 	switch {
 	case l.Owed > 0:

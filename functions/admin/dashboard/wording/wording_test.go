@@ -27,7 +27,7 @@ func TestWindow(t *testing.T) {
 		w := Window(l)
 		marks := []string{"on search", "shadow"}
 		if l.CountsOnly {
-			marks = append(marks, "replaced: denies nothing")
+			marks = append(marks, "counts only")
 		}
 		if w.Note != note || w.Limit != "1,000 per hour" || w.For != "each caller" ||
 			!slices.Equal(w.Marks, marks) {
