@@ -46,4 +46,5 @@ type AppliedRow struct {
 	Denied Instant // when it denied the last call; zero if another limit did
 	Note   string  // in place of the usage, if that is unknown
 	Would  string  // what a limit in shadow would have denied; empty for another
+	Since  Instant // of the first call that it counts; zero where that is a window ago
 }

@@ -9,6 +9,7 @@ import (
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/cause"
 	"tidegate/internal/enforce"
+	"tidegate/internal/limiter"
 	"tidegate/internal/limits"
 	"tidegate/internal/records"
 	"tidegate/web/templates"
@@ -22,8 +23,21 @@ func Applied(l enforce.LimitState, plan string, now time.Time) templates.Applied
 	if l.Unread {
 		row.Note = unread(l)
 		row.Window.Frees, row.Window.Unblocks = "–", "–"
+	} else if first := firstCounted(l, now); !first.IsZero() {
+		row.Since = page.Instant(first)
 	}
 	return row
+}
+
+// firstCounted returns when the first call was made that a long exact limit counts now. It
+// is zero if that is about a window ago. A limit that is new, and longer than those before
+// it, does not know what came before its first call.
+func firstCounted(l enforce.LimitState, now time.Time) time.Time {
+	if l.Algorithm != limiter.Log || l.AtOnce || l.Window < time.Hour || l.Used() == 0 || l.Owed > 0 ||
+		l.Next <= l.Window/100 {
+		return time.Time{}
+	}
+	return now.Add(l.Next - l.Window)
 }
 
 // unread says why the state of a limit is not known.
