@@ -51,11 +51,13 @@ func TestBulk(t *testing.T) {
 		}
 	}
 	all := map[string]any{"prefix": "job-"}
-	if done, skipped := run("plan", map[string]any{"plan": "pro"}, map[string]any{"filter": all}); done != 60 ||
+	done, skipped := run("plan", map[string]any{"plan": "pro"}, map[string]any{"filter": all})
+	if done != 60 ||
 		skipped != 0 {
 		t.Errorf("plan: got %v done, %v skipped, want 60, 0", done, skipped)
 	}
-	if done, skipped := run("plan", map[string]any{"plan": "pro"}, map[string]any{"filter": all}); done != 0 ||
+	done, skipped = run("plan", map[string]any{"plan": "pro"}, map[string]any{"filter": all})
+	if done != 0 ||
 		skipped != 60 {
 		t.Errorf("plan again: got %v done, %v skipped, want 0, 60", done, skipped)
 	}

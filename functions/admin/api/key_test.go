@@ -110,8 +110,14 @@ func TestKeyOperations(t *testing.T) {
 	logged("key.rotate", "leak")
 	s.do(http.MethodPost, path+"/rotate", rotate,
 		header{"If-Match": version}).wants(http.StatusPreconditionFailed)
-	s.do(http.MethodPost, path+"/rotate", map[string]any{"grace": "0s"},
-		header{"If-Match": rotated.header.Get("ETag")}).wants(http.StatusConflict, "works until", "query.accept")
+	s.do(
+		http.MethodPost,
+		path+"/rotate",
+		map[string]any{"grace": "0s"},
+		header{
+			"If-Match": rotated.header.Get("ETag"),
+		},
+	).wants(http.StatusConflict, "works until", "query.accept")
 	s.get(path).wants(http.StatusOK, `"graceUntil"`)
 	s.do(http.MethodPost, path+"/rotate?accept=true", map[string]any{"grace": "0s"},
 		header{"If-Match": rotated.header.Get("ETag")}).wants(http.StatusCreated)

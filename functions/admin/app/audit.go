@@ -54,7 +54,8 @@ func (r *Registry) Audits(ctx context.Context, q *AuditQuery) (list.Page[registr
 		return none, err
 	}
 	found, err := r.searchAudit(ctx, find)
-	if err == nil && find.Subject == q.Subject && q.Key.ID == "" && len(found.Entries) == 0 && found.Next == 0 {
+	if err == nil && find.Subject == q.Subject && q.Key.ID == "" && len(found.Entries) == 0 &&
+		found.Next == 0 {
 		find.Subject, find.Named = "", q.Subject
 		found, err = r.searchAudit(ctx, find)
 	}
@@ -88,7 +89,10 @@ func (r *Registry) auditSubject(ctx context.Context, q *AuditQuery, find *regist
 		find.Subject = q.Key.ID
 	case len(found.Keys) > 1:
 		q.Choices, q.More = found.Keys, found.More
-		return &list.InvalidError{Name: "subject", Message: "several keys match this name. Choose one, or enter an id"}
+		return &list.InvalidError{
+			Name:    "subject",
+			Message: "several keys match this name. Choose one, or enter an id",
+		}
 	case IsID(q.Subject):
 		find.Subject = q.Subject
 	default:

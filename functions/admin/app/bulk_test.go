@@ -61,7 +61,10 @@ func (f fixture) everyKey(total int64) app.Bulk {
 	f.t.Helper()
 	pro, _ := f.set().Plan("pro")
 	return app.Bulk{Filter: &app.KeyFilter{}, Total: total,
-		Change: app.KeyChange{Action: registry.KeyPlan, Alter: func(k *policy.Key) { k.PlanNumber = pro.Number }}}
+		Change: app.KeyChange{
+			Action: registry.KeyPlan,
+			Alter:  func(k *policy.Key) { k.PlanNumber = pro.Number },
+		}}
 }
 
 func wantCounts(t *testing.T, s app.Step, done, skipped int64, failed int) {

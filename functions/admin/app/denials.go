@@ -38,7 +38,7 @@ type Denial struct {
 }
 
 // NeverPasses reports whether no retry passes, since the limit is below the call's cost.
-func (d *Denial) NeverPasses() bool { return d.Kind.Cause == cause.Limit && d.RetryAfter == 0 }
+func (d *Denial) NeverPasses() bool { return d.Cause == cause.Limit && d.RetryAfter == 0 }
 
 // aheadOfUs is how far the clocks that date denials may be ahead of this function's.
 const aheadOfUs = time.Minute

@@ -28,7 +28,8 @@ func TestEachChangeOfFiftyKeys(t *testing.T) {
 	}{
 		"ban": {app.KeyChange{Action: registry.KeyBan, Alter: func(k *policy.Key) { k.Banned = until }}, nil,
 			func(k policy.Key) bool { return k.Banned.Equal(until) }},
-		"unban": {app.KeyChange{Action: registry.KeyUnban, Alter: func(k *policy.Key) { k.Banned = time.Time{} }},
+		"unban": {app.KeyChange{Action: registry.KeyUnban,
+			Alter: func(k *policy.Key) { k.Banned = time.Time{} }},
 			func(k *policy.Key) { k.Banned = until },
 			func(k policy.Key) bool { return k.Banned.IsZero() }},
 		"tag": {edit(func(k *policy.Key) { k.Tags = []string{"a", "b", "c"} }),
@@ -111,7 +112,8 @@ func TestReviewCountsWhatChanges(t *testing.T) {
 		nil, sitetest.ByTest)
 	j.keys.Must(err)
 	for _, change := range []app.KeyChange{
-		{Action: registry.KeyEdit, Alter: func(k *policy.Key) { k.Tags = append(slices.Clone(k.Tags), "vip") }},
+		{Action: registry.KeyEdit,
+			Alter: func(k *policy.Key) { k.Tags = append(slices.Clone(k.Tags), "vip") }},
 		{Action: registry.KeyEdit, Alter: func(k *policy.Key) { k.Group = "acme" }},
 		{Action: registry.KeyUnban, Alter: func(k *policy.Key) { k.Banned = time.Time{} }},
 		{Action: registry.KeyReset, Alter: func(*policy.Key) {}},
@@ -120,8 +122,14 @@ func TestReviewCountsWhatChanges(t *testing.T) {
 		review, err := j.ReviewBulk(t.Context(), j.set(), bulk)
 		j.keys.Must(err)
 		if done, _ := j.run(bulk); int64(review.Change) != done.Done || review.Read != 5 {
-			t.Errorf("%s: %d of %d keys would change, but %d did: %+v", change.Action, review.Change, review.Read,
-				done.Done, done.Failures)
+			t.Errorf(
+				"%s: %d of %d keys would change, but %d did: %+v",
+				change.Action,
+				review.Change,
+				review.Read,
+				done.Done,
+				done.Failures,
+			)
 		}
 	}
 }

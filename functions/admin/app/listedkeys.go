@@ -51,7 +51,13 @@ func (r *Registry) Listed(ctx context.Context, set *policy.Set, subjects []Subje
 		if s.Kind == "" { // that of an unreadable record is unknown
 			s.Kind = policy.APIKey
 		}
-		all[i] = ListedKey{s.Key, append([]State{}, s.States()...), s.Deniers, StatesOf(set, s.Limits), recent[i]}
+		all[i] = ListedKey{
+			s.Key,
+			append([]State{}, s.States()...),
+			s.Deniers,
+			StatesOf(set, s.Limits),
+			recent[i],
+		}
 	}
 	return all, nil
 }

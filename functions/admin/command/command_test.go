@@ -85,7 +85,9 @@ var redundant = &wrongField{
 
 var badLimits = map[string]wrongField{
 	"limit": {form: form{"limits": "7 per hour\n0 per hour"},
-		json: object{"limits": []string{"7 per hour", "0 per hour"}}, at: "limits", in: "body.limits[1].requests"},
+		json: object{
+			"limits": []string{"7 per hour", "0 per hour"},
+		}, at: "limits", in: "body.limits[1].requests"},
 	"past end": {form: form{"lasts": "at", "until": "2001-05-01T12:30"}, json: object{"until": past},
 		at: "until"},
 	"no reason":   {form: form{"reason": " "}, json: object{"reason": ""}, at: "reason"},
@@ -99,20 +101,35 @@ func commands() map[string]doors {
 	}
 	return map[string]doors{
 		"revoke": ofKey(doors{page: "/keys/{acme}/revoke", method: "POST", operation: "/keys/{acme}/revoke",
-			form: form{"reason": "leak"}, json: object{"reason": "leak"}, wrong: withReason(map[string]wrongField{})}),
-		"unrevoke": ofKey(doors{page: "/keys/{acme}/unrevoke", method: "POST", operation: "/keys/{acme}/unrevoke",
-			wrong: withReason(map[string]wrongField{}), before: func(s *sitetest.Site) {
-				s.Keys.UpdateKey("acme", func(k *policy.Key) { k.Status = policy.Revoked })
-			}}),
+			form: form{
+				"reason": "leak",
+			}, json: object{"reason": "leak"}, wrong: withReason(map[string]wrongField{})}),
+		"unrevoke": ofKey(
+			doors{page: "/keys/{acme}/unrevoke", method: "POST", operation: "/keys/{acme}/unrevoke",
+				wrong: withReason(map[string]wrongField{}), before: func(s *sitetest.Site) {
+					s.Keys.UpdateKey("acme", func(k *policy.Key) { k.Status = policy.Revoked })
+				}},
+		),
 		"ban": ofKey(doors{page: "/keys/{acme}/ban", method: "POST", operation: "/keys/{acme}/ban",
 			form: form{"lasts": "at", "until": "2099-05-01T12:30", "reason": "flood"},
 			json: object{"until": far, "reason": "flood"},
 			wrong: withReason(map[string]wrongField{
 				"no reason": {form: form{"reason": ""}, json: object{"reason": ""}, at: "reason"},
-				"past":      {form: form{"until": "2001-05-01T12:30"}, json: object{"until": past}, at: "until"},
-				"late": {form: form{"until": "9999-05-01T12:30"}, json: object{"until": "9999-01-01T00:00:00Z"},
-					at: "until"},
-				"no end": {form: form{"lasts": "never", "until": ""}, json: object{"until": nil}, at: "until"},
+				"past": {
+					form: form{"until": "2001-05-01T12:30"},
+					json: object{"until": past},
+					at:   "until",
+				},
+				"late": {
+					form: form{"until": "9999-05-01T12:30"},
+					json: object{"until": "9999-01-01T00:00:00Z"},
+					at:   "until",
+				},
+				"no end": {
+					form: form{"lasts": "never", "until": ""},
+					json: object{"until": nil},
+					at:   "until",
+				},
 			})}),
 		"unban": ofKey(doors{page: "/keys/{acme}/unban", method: "POST", operation: "/keys/{acme}/unban",
 			wrong: withReason(map[string]wrongField{}), before: func(s *sitetest.Site) {
@@ -121,50 +138,100 @@ func commands() map[string]doors {
 		"reset": ofKey(doors{page: "/keys/{acme}/reset", method: "POST", operation: "/keys/{acme}/reset",
 			wrong: withReason(map[string]wrongField{})}),
 		"delete": {page: "/keys/{acme}/delete", method: "DELETE", operation: "/keys/{acme}", touch: touchKey,
-			result: func(s *sitetest.Site) any { return s.Do(http.MethodGet, "/keys/{acme}", nil, nil).StatusCode },
+			result: func(s *sitetest.Site) any {
+				return s.Do(http.MethodGet, "/keys/{acme}", nil, nil).StatusCode
+			},
 			wrong: map[string]wrongField{"long reason": {form: form{"reason": tooLong},
 				json: object{"?": "reason=" + tooLong}, at: "reason", in: "query.reason"}}},
-		"override": ofKey(doors{page: "/keys/{acme}/limits", method: "PUT", operation: "/keys/{acme}/override",
-			versioned: true, wrong: badLimits, warned: redundant,
-			form: form{"limits": "7 per hour", "lasts": "at", "until": "2099-05-01T12:30", "reason": "launch"},
-			json: object{"limits": []string{"7 per hour"}, "until": far, "reason": "launch"}}),
+		"override": ofKey(
+			doors{page: "/keys/{acme}/limits", method: "PUT", operation: "/keys/{acme}/override",
+				versioned: true, wrong: badLimits, warned: redundant,
+				form: form{
+					"limits": "7 per hour",
+					"lasts":  "at",
+					"until":  "2099-05-01T12:30",
+					"reason": "launch",
+				},
+				json: object{"limits": []string{"7 per hour"}, "until": far, "reason": "launch"}},
+		),
 		"end": ofKey(doors{page: "/keys/{acme}/end", method: "DELETE", operation: "/keys/{acme}/override",
 			before: func(s *sitetest.Site) { s.Keys.OverrideKey("acme", sitetest.Per(3, time.Hour)) }}),
-		"edit": ofKey(doors{page: "/keys/{acme}/edit", method: "PATCH", operation: "/keys/{acme}", versioned: true,
-			form: form{"name": "a", "plan": "free", "tags": "x, y", "group": "g", "billing": "15 (Europe/Berlin)",
-				"lasts": "at", "until": "2099-05-01T12:30", "opens": "GET /a\n/b"},
-			json: object{"name": "a", "plan": "free", "tags": []string{"x", "y"}, "group": "g",
-				"billing": object{"day": 15, "zone": "Europe/Berlin"}, "expires": far,
-				"opens": []object{{"method": "GET", "path": "/a"}, {"path": "/b"}}},
-			wrong: withReason(map[string]wrongField{
-				"name": {form: form{"name": " "}, json: object{"name": " "}, at: "name"},
-				"plan": {form: form{"plan": "none"}, json: object{"plan": "none"}, at: "plan"},
-				"tag": {form: form{"tags": strings.Repeat("x", 51)},
-					json: object{"tags": []string{strings.Repeat("x", 51)}}, at: "tags", in: "body.tags[0]"},
-				"group": {form: form{"group": "two words"}, json: object{"group": "two words"}, at: "group"},
-				"expiry": {form: form{"until": "2001-05-01T12:30"}, json: object{"expires": past}, at: "until",
-					in: "body.expires"},
-				"billing": {form: form{"billing": "32"}, json: object{"billing": object{"day": 32}}, at: "billing",
-					in: "body.billing.day"},
-				"opens": {form: form{"opens": "GET orders"}, json: object{"opens": []object{{"path": "orders"}}},
-					at: "opens", in: "body.opens[0].path"},
-			})}),
+		"edit": ofKey(
+			doors{page: "/keys/{acme}/edit", method: "PATCH", operation: "/keys/{acme}", versioned: true,
+				form: form{
+					"name":    "a",
+					"plan":    "free",
+					"tags":    "x, y",
+					"group":   "g",
+					"billing": "15 (Europe/Berlin)",
+					"lasts":   "at",
+					"until":   "2099-05-01T12:30",
+					"opens":   "GET /a\n/b",
+				},
+				json: object{"name": "a", "plan": "free", "tags": []string{"x", "y"}, "group": "g",
+					"billing": object{"day": 15, "zone": "Europe/Berlin"}, "expires": far,
+					"opens": []object{{"method": "GET", "path": "/a"}, {"path": "/b"}}},
+				wrong: withReason(map[string]wrongField{
+					"name": {form: form{"name": " "}, json: object{"name": " "}, at: "name"},
+					"plan": {form: form{"plan": "none"}, json: object{"plan": "none"}, at: "plan"},
+					"tag": {form: form{"tags": strings.Repeat("x", 51)},
+						json: object{
+							"tags": []string{strings.Repeat("x", 51)},
+						}, at: "tags", in: "body.tags[0]"},
+					"group": {
+						form: form{"group": "two words"},
+						json: object{"group": "two words"},
+						at:   "group",
+					},
+					"expiry": {
+						form: form{"until": "2001-05-01T12:30"},
+						json: object{"expires": past},
+						at:   "until",
+						in:   "body.expires",
+					},
+					"billing": {
+						form: form{"billing": "32"},
+						json: object{"billing": object{"day": 32}},
+						at:   "billing",
+						in:   "body.billing.day",
+					},
+					"opens": {
+						form: form{"opens": "GET orders"},
+						json: object{"opens": []object{{"path": "orders"}}},
+						at:   "opens",
+						in:   "body.opens[0].path",
+					},
+				})},
+		),
 		"rotate": ofKey(doors{page: "/keys/{acme}/rotate", method: "POST", operation: "/keys/{acme}/rotate",
 			versioned: true,
 			form:      form{"grace": "0s"}, json: object{"grace": "0s"},
 			wrong: withReason(map[string]wrongField{
 				"grace": {form: form{"grace": "91d"}, json: object{"grace": "91d"}, at: "grace"}})}),
 		"create": {page: "/keys/new", method: "POST", operation: "/keys", unversioned: true,
-			form: form{"name": "new", "plan": "free", "env": "live"}, json: object{"name": "new", "plan": "free"},
-			result: func(s *sitetest.Site) any { return strings.Count(s.Get("/keys?q=new").Body, "<bdi>new</bdi>") },
+			form: form{
+				"name": "new",
+				"plan": "free",
+				"env":  "live",
+			}, json: object{"name": "new", "plan": "free"},
+			result: func(s *sitetest.Site) any {
+				return strings.Count(s.Get("/keys?q=new").Body, "<bdi>new</bdi>")
+			},
 			wrong: withReason(map[string]wrongField{
 				"name": {form: form{"name": ""}, json: object{"name": ""}, at: "name"},
 				"plan": {form: form{"plan": "none"}, json: object{"plan": "none"}, at: "plan"},
 				"env":  {form: form{"env": "Not Good"}, json: object{"env": "Not Good"}, at: "env"},
-				"expiry": {form: form{"lasts": "at", "until": "2001-05-01T12:30"}, json: object{"expires": past},
-					at: "until", in: "body.expires"},
-				"value": {form: form{"value": strings.Repeat("v", 30)}, json: object{"value": strings.Repeat("v", 30)},
-					at: "value"},
+				"expiry": {
+					form: form{"lasts": "at", "until": "2001-05-01T12:30"},
+					json: object{"expires": past},
+					at:   "until",
+					in:   "body.expires",
+				},
+				"value": {
+					form: form{"value": strings.Repeat("v", 30)},
+					json: object{"value": strings.Repeat("v", 30)},
+					at:   "value",
+				},
 			})},
 		"group override": {page: "/groups/big/limits", method: "PUT", operation: "/groups/big/override",
 			versioned: true,
@@ -175,46 +242,76 @@ func commands() map[string]doors {
 				s.Keys.Must(s.Keys.OverrideGroup(s.T.Context(), "big", &policy.Override{Reason: "theirs"},
 					sitetest.ByTest))
 			}},
-		"billing": {page: "/groups/big/billing", method: "PUT", operation: "/groups/big/billing", versioned: true,
-			before: inGroup, result: set, form: form{"billing": "15"}, json: object{"day": 15},
+		"billing": {
+			page:      "/groups/big/billing",
+			method:    "PUT",
+			operation: "/groups/big/billing",
+			versioned: true,
+			before:    inGroup,
+			result:    set,
+			form:      form{"billing": "15"},
+			json:      object{"day": 15},
 			wrong: withReason(map[string]wrongField{
 				"day": {form: form{"billing": "0"}, json: object{"day": 0}, at: "billing", in: "body.day"}}),
 			touch: func(s *sitetest.Site) {
 				s.Keys.Must(s.Keys.BillGroup(s.T.Context(), "big", limits.Billing{Day: 3}, sitetest.ByTest))
-			}},
+			},
+		},
 		"edit plan": {page: "/policies/plans/1/edit", method: "PUT", operation: "/plans/1", versioned: true,
 			result: set,
 			form: form{"name": "basic", "degraded": "local", "share": "20", "limits": "20 per minute",
 				"opens": "GET /a", "reason": "x"},
-			json: object{"name": "basic", "degraded": "local", "share": 20, "limits": []string{"20 per minute"},
-				"opens": []object{{"method": "GET", "path": "/a"}}, "reason": "x"},
+			json: object{
+				"name":     "basic",
+				"degraded": "local",
+				"share":    20,
+				"limits":   []string{"20 per minute"},
+				"opens":    []object{{"method": "GET", "path": "/a"}},
+				"reason":   "x",
+			},
 			wrong: withReason(map[string]wrongField{
 				"name": {form: form{"name": ""}, json: object{"name": ""}, at: "name"},
 				"limit": {form: form{"limits": "0 per hour"}, json: object{"limits": []string{"0 per hour"}},
 					at: "limits", in: "body.limits[0].requests"},
-				"degraded": {form: form{"degraded": "half"}, json: object{"degraded": "half"}, at: "degraded"},
+				"degraded": {
+					form: form{"degraded": "half"},
+					json: object{"degraded": "half"},
+					at:   "degraded",
+				},
 				"share":    {form: form{"share": "101"}, json: object{"share": 101}, at: "share"},
 				"no share": {form: form{"share": ""}, json: object{"share": 0}, at: "share"},
-				"opens": {form: form{"opens": "GET orders"}, json: object{"opens": []object{{"path": "orders"}}},
-					at: "opens", in: "body.opens[0].path"},
+				"opens": {
+					form: form{"opens": "GET orders"},
+					json: object{"opens": []object{{"path": "orders"}}},
+					at:   "opens",
+					in:   "body.opens[0].path",
+				},
 				"reason": {form: form{"reason": ""}, json: object{"reason": ""}, at: "reason"},
 			}),
 			touch: func(s *sitetest.Site) {
 				s.Keys.Save(func(set *policy.Set) { set.Plans[0].Limits[0].Requests = 77 })
 			}},
-		"create route": {page: "/policies/routes/new", method: "POST", operation: "/routes", unversioned: true,
-			result: set,
+		"create route": {
+			page:        "/policies/routes/new",
+			method:      "POST",
+			operation:   "/routes",
+			unversioned: true,
+			result:      set,
 			form: form{"name": "chat", "match": "POST /chat", "cost": "2, 5 input", "settle": "yes",
 				"scopes": "a\nb", "reason": "x"},
 			json: object{"name": "chat", "match": []object{{"method": "POST", "path": "/chat"}},
-				"cost": object{"cost": 2, "input": 5}, "settle": true, "scopes": []string{"a", "b"}, "reason": "x"},
+				"cost": object{
+					"cost":  2,
+					"input": 5,
+				}, "settle": true, "scopes": []string{"a", "b"}, "reason": "x"},
 			wrong: withReason(map[string]wrongField{
 				"name":  {form: form{"name": ""}, json: object{"name": ""}, at: "name"},
 				"match": {form: form{"match": ""}, json: object{"match": []object{}}, at: "match"},
 				"cost":  {form: form{"cost": "much"}, json: object{"cost": "much"}, at: "cost"},
 				"scope": {form: form{"scopes": `a"b`}, json: object{"scopes": []string{`a"b`}}, at: "scopes",
 					in: "body.scopes[0]"},
-			})},
+			}),
+		},
 		"all callers": {page: "/policies/all", method: "PUT", operation: "/all-callers", versioned: true,
 			result: set,
 			form: form{"limits": "50 per minute, each address", "deny": "192.0.2.7 198.51.100.0/24",
@@ -222,10 +319,17 @@ func commands() map[string]doors {
 			json: object{"limits": []string{"50 per minute, each address"}, "deny": []string{"192.0.2.7/32",
 				"198.51.100.0/24"},
 				"tokenPlan": "free", "reason": "x"},
-			warned: &wrongField{form: form{"allow": "192.0.2.0/24"}, json: object{"allow": []string{"192.0.2.0/24"}}},
+			warned: &wrongField{
+				form: form{"allow": "192.0.2.0/24"},
+				json: object{"allow": []string{"192.0.2.0/24"}},
+			},
 			wrong: withReason(map[string]wrongField{
-				"network": {form: form{"deny": "nonsense"}, json: object{"deny": []string{"nonsense"}}, at: "deny",
-					in: "body.deny[0]"},
+				"network": {
+					form: form{"deny": "nonsense"},
+					json: object{"deny": []string{"nonsense"}},
+					at:   "deny",
+					in:   "body.deny[0]",
+				},
 				"plan": {form: form{"tokenPlan": "none"}, json: object{"tokenPlan": "none"}, at: "tokenPlan"},
 			}),
 			touch: func(s *sitetest.Site) {

@@ -325,7 +325,9 @@ func patterns(text string) ([]policydoc.Pattern, error) {
 	for _, line := range lines(text) {
 		p, err := route.Parse(line)
 		if err != nil {
-			return nil, wrong("“" + page.Clip(line, maxQuoted) + "”: " + page.Clip(err.Error(), page.MaxName) + ".")
+			return nil, wrong(
+				"“" + page.Clip(line, maxQuoted) + "”: " + page.Clip(err.Error(), page.MaxName) + ".",
+			)
 		}
 		all = append(all, policydoc.Pattern(p))
 	}

@@ -41,7 +41,11 @@ func (c *OnGroup) load(ctx context.Context, s *Services) (err error) {
 // noGroup is the error of a missing group.
 func noGroup(err error) error {
 	if errors.Is(err, policy.ErrNotFound) {
-		return &Refusal{Status: http.StatusNotFound, Heading: "No such group", Advice: "No key is in this group."}
+		return &Refusal{
+			Status:  http.StatusNotFound,
+			Heading: "No such group",
+			Advice:  "No key is in this group.",
+		}
 	}
 	return err
 }
@@ -52,8 +56,14 @@ func (*OnGroup) ready() error { return nil }
 
 func (c *OnGroup) subject() Subject {
 	path := "/groups/" + url.PathEscape(c.Name)
-	return Subject{Name: c.Name, Version: c.set.Version, Record: app.PolicyRecord, Saved: time.Now(), Path: path,
-		Trail: []templates.Choice{{Text: "Groups", Address: "/groups"}, {Text: c.Name, Address: path}}}
+	return Subject{
+		Name:    c.Name,
+		Version: c.set.Version,
+		Record:  app.PolicyRecord,
+		Saved:   time.Now(),
+		Path:    path,
+		Trail:   []templates.Choice{{Text: "Groups", Address: "/groups"}, {Text: c.Name, Address: path}},
+	}
 }
 
 // follows implements follower: a change that sets nothing follows any other.

@@ -55,8 +55,14 @@ func (c *OnKey) is(statuses ...policy.Status) error {
 
 func (c *OnKey) subject() Subject {
 	path := "/keys/" + c.key.ID
-	return Subject{Name: c.key.Name, Version: c.key.Version, Record: c.key.ID, Saved: c.key.Updated, Path: path,
-		Trail: []templates.Choice{{Text: "Keys", Address: "/keys"}, {Text: c.key.Name, Address: path}}}
+	return Subject{
+		Name:    c.key.Name,
+		Version: c.key.Version,
+		Record:  c.key.ID,
+		Saved:   c.key.Updated,
+		Path:    path,
+		Trail:   []templates.Choice{{Text: "Keys", Address: "/keys"}, {Text: c.key.Name, Address: path}},
+	}
 }
 
 // keyChange is a command that changes the record of a key.
@@ -152,7 +158,10 @@ type Revoke struct {
 }
 
 func (*Revoke) change(*policy.Set) (app.KeyChange, error) {
-	return app.KeyChange{Action: registry.KeyRevoke, Alter: func(k *policy.Key) { k.Status = policy.Revoked }},
+	return app.KeyChange{
+			Action: registry.KeyRevoke,
+			Alter:  func(k *policy.Key) { k.Status = policy.Revoked },
+		},
 		nil
 }
 
@@ -179,8 +188,14 @@ type Ban struct {
 }
 
 func (c *Ban) change(*policy.Set) (app.KeyChange, error) {
-	return app.KeyChange{Action: registry.KeyBan, Alter: func(k *policy.Key) { k.Banned = c.Body.Until.UTC() }},
-		fieldError("until", future(c.Body.Until, "to block a key for good, revoke it"))
+	return app.KeyChange{
+			Action: registry.KeyBan,
+			Alter:  func(k *policy.Key) { k.Banned = c.Body.Until.UTC() },
+		},
+		fieldError(
+			"until",
+			future(c.Body.Until, "to block a key for good, revoke it"),
+		)
 }
 
 // Unban lifts a ban.
@@ -190,7 +205,10 @@ type Unban struct {
 }
 
 func (*Unban) change(*policy.Set) (app.KeyChange, error) {
-	return app.KeyChange{Action: registry.KeyUnban, Alter: func(k *policy.Key) { k.Banned = time.Time{} }}, nil
+	return app.KeyChange{
+		Action: registry.KeyUnban,
+		Alter:  func(k *policy.Key) { k.Banned = time.Time{} },
+	}, nil
 }
 
 // replaceable returns the limits of e that an override replaces: those of the caller that

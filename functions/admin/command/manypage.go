@@ -197,7 +197,10 @@ func (c *Many) preview(ctx context.Context, s *Services) (*templates.Preview, er
 	p := &templates.Preview{Effects: []string{reviewText(found, c.total)}}
 	for _, row := range found.Rows {
 		before := row.Before.Key
-		shown := templates.KeyChanges{Name: page.Clip(before.Name, page.MaxName), Address: "/keys/" + before.ID}
+		shown := templates.KeyChanges{
+			Name:    page.Clip(before.Name, page.MaxName),
+			Address: "/keys/" + before.ID,
+		}
 		if shown.Changes = changes.OfKey(c.set, before, row.After); b.Change.Action == registry.KeyReset {
 			shown.Changes = countsOf(row.Before)
 		}

@@ -64,8 +64,11 @@ func (c *CreateToken) do(ctx context.Context, s *Services, e app.Edit) (Result, 
 		return Result{}, fieldError(invalid.Field, invalid.Message)
 	}
 	if errors.Is(err, token.ErrTooMany) {
-		return Result{}, &Refusal{Status: http.StatusConflict, Heading: "The number of tokens is at its maximum",
-			Advice: "Revoke one first."}
+		return Result{}, &Refusal{
+			Status:  http.StatusConflict,
+			Heading: "The number of tokens is at its maximum",
+			Advice:  "Revoke one first.",
+		}
 	}
 	return Result{Secret: c.secret.Reveal(), SecretOf: TokenSecret + c.token.ID,
 		Path: "/settings?made=" + c.token.ID}, err
@@ -125,7 +128,12 @@ func (c *Undo) ready() error {
 }
 
 func noUndo(why string) error {
-	return &Refusal{Status: http.StatusConflict, Heading: "Cannot undo this change", Advice: why, Path: "/audit"}
+	return &Refusal{
+		Status:  http.StatusConflict,
+		Heading: "Cannot undo this change",
+		Advice:  why,
+		Path:    "/audit",
+	}
 }
 
 func (*Undo) subject() Subject {

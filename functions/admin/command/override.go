@@ -89,7 +89,11 @@ func (c *Override) do(ctx context.Context, s *Services, e app.Edit) (Result, err
 	case result.Same:
 		result.Done = "Nothing changed. Limits are still " + wording.Override(o) + "."
 	default:
-		result.Done = "Saved: " + policydoc.LimitsText(before.Limits) + " → " + wording.Override(o) + ". Effective immediately."
+		result.Done = "Saved: " + policydoc.LimitsText(
+			before.Limits,
+		) + " → " + wording.Override(
+			o,
+		) + ". Effective immediately."
 	}
 	return result, err
 }
@@ -101,7 +105,10 @@ type EndOverride struct {
 }
 
 func (*EndOverride) change(*policy.Set) (app.KeyChange, error) {
-	return app.KeyChange{Action: registry.KeyOverrideEnd, Alter: func(k *policy.Key) { k.Override = nil }}, nil
+	return app.KeyChange{
+		Action: registry.KeyOverrideEnd,
+		Alter:  func(k *policy.Key) { k.Override = nil },
+	}, nil
 }
 
 func (c *EndOverride) ready() error {

@@ -35,7 +35,8 @@ func (p *Pages) Routes() []auth.Route {
 			to = e.To
 		}
 		all = append(all, auth.Route{Pattern: "POST " + to, Role: auth.Editor, Handle: p.send(e),
-			Resumes: e.Heading != "", MaxBody: 3 * e.MaxBody, Deadline: e.Deadline}) // a form encodes a byte in three
+			Resumes: e.Heading != "", Deadline: e.Deadline,
+			MaxBody: 3 * e.MaxBody}) // a form encodes a byte in three
 	}
 	return append(all, p.manyRoutes()...)
 }
@@ -71,7 +72,13 @@ func (p *Pages) open(r *http.Request, e entry) (*sheet, error) {
 	if err == nil {
 		err = c.ready()
 	}
-	return &sheet{entry: e, command: c, state: formState{url.Values{}, map[string]string{}, ""}}, p.problem(err)
+	return &sheet{
+			entry:   e,
+			command: c,
+			state:   formState{url.Values{}, map[string]string{}, ""},
+		}, p.problem(
+			err,
+		)
 }
 
 // bind sets the parts of a command that the address of a request has.

@@ -34,7 +34,10 @@ func (c *MovePlan) change(set *policy.Set) (app.KeyChange, error) {
 		return app.KeyChange{}, fieldError("plan", "no plan has this name")
 	}
 	c.number = cmp.Or(c.number, p.Number)
-	return app.KeyChange{Action: registry.KeyPlan, Alter: func(k *policy.Key) { k.PlanNumber = c.number }}, nil
+	return app.KeyChange{
+		Action: registry.KeyPlan,
+		Alter:  func(k *policy.Key) { k.PlanNumber = c.number },
+	}, nil
 }
 
 func (c *MovePlan) options(name string) []templates.Option {

@@ -46,7 +46,10 @@ func (*Register) options(name string) []templates.Option {
 		return []templates.Option{{Value: string(policy.Token), Text: "token holder (JWT)"},
 			{Value: string(policy.Address), Text: "client address"}}
 	case "next":
-		return []templates.Option{{Value: "limits", Text: "override its limits"}, {Value: "ban", Text: "ban it"}}
+		return []templates.Option{
+			{Value: "limits", Text: "override its limits"},
+			{Value: "ban", Text: "ban it"},
+		}
 	}
 	return nil
 }
@@ -88,8 +91,10 @@ func (c *Register) do(ctx context.Context, s *Services, e app.Edit) (Result, err
 		return Result{}, &Refusal{Status: http.StatusConflict, Heading: "This caller already has a record",
 			Advice: "See " + rest.Prefix + "/keys/" + id + ".", Path: "/keys/" + id}
 	}
-	return Result{Done: "Record created: “" + page.Clip(c.key.Name, page.MaxName) + "”. No limits changed yet.",
-		Path: next}, err
+	return Result{
+		Done: "Record created: “" + page.Clip(c.key.Name, page.MaxName) + "”. No limits changed yet.",
+		Path: next,
+	}, err
 }
 
 // callerID returns the id by which checks know the caller.
@@ -98,7 +103,10 @@ func (c *Register) callerID(known *app.Registry) (string, error) {
 	switch {
 	case b.ID != "":
 		if !app.IsCaller(b.ID) {
-			return "", fieldError("id", "must be the id of a caller without an API key: 22 letters, digits, - or _")
+			return "", fieldError(
+				"id",
+				"must be the id of a caller without an API key: 22 letters, digits, - or _",
+			)
 		}
 		return b.ID, nil
 	case b.Kind == string(policy.Address):

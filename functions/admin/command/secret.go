@@ -102,7 +102,9 @@ func (c *Rotate) warnings(ctx context.Context, s *Services) ([]string, error) {
 			}
 		}
 	}
-	return []string{name + " works until " + page.Instant(c.key.Grace).Text + ". Rotating expires it now."}, nil
+	return []string{
+		name + " works until " + page.Instant(c.key.Grace).Text + ". Rotating expires it now.",
+	}, nil
 }
 
 func (c *Rotate) do(ctx context.Context, s *Services, e app.Edit) (Result, error) {

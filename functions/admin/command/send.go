@@ -83,7 +83,8 @@ func (p *Pages) showPreview(w http.ResponseWriter, r *http.Request, s *sheet) er
 	}
 	status := http.StatusOK
 	if s.seen != "" && s.seen != s.digest() && r.PostForm.Get(actionField) != previewAction {
-		status, s.state.other = http.StatusConflict, "Nothing changed: this is not the change that you reviewed. "+
+		status, s.state.other = http.StatusConflict, "Nothing changed: this is not the change that you "+
+			"reviewed. "+
 			"Review it below, then confirm."
 	}
 	s.seen = s.digest()
@@ -253,7 +254,10 @@ func (p *Pages) render(w http.ResponseWriter, r *http.Request, status int, s *sh
 	}
 	f.Cancel = templates.Choice{Text: "Cancel", Address: p.Path(subject.Path)}
 	if subject.Version > 0 {
-		f.Hidden = append(f.Hidden, templates.Hidden{Name: versionField, Value: strconv.FormatInt(s.version, 10)})
+		f.Hidden = append(
+			f.Hidden,
+			templates.Hidden{Name: versionField, Value: strconv.FormatInt(s.version, 10)},
+		)
 	}
 	if len(s.warnings) > 0 {
 		f.Warning = &templates.Warn{Texts: s.warnings,

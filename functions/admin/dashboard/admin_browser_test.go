@@ -221,7 +221,10 @@ func TestBrowserOverrideByKeyboard(t *testing.T) {
 	held := func(stroke *input.DispatchKeyEventParams) { stroke.AutoRepeat = new(true) }
 	v.Press(kb.Enter, held) // must not submit the form
 	tabUntil(hasID("limits"))
-	v.Act(chromedp.Evaluate[chromedp.Void](`document.activeElement.select()`), chromedp.KeyEvent("25 per 10 seconds"))
+	v.Act(
+		chromedp.Evaluate[chromedp.Void](`document.activeElement.select()`),
+		chromedp.KeyEvent("25 per 10 seconds"),
+	)
 	tabUntil(hasID("reason"))
 	v.Act(chromedp.KeyEvent("by keyboard"))
 	v.Press(kb.Enter)
@@ -235,7 +238,9 @@ func TestBrowserOverrideByKeyboard(t *testing.T) {
 	v.Act(chromedp.WaitReady(chromedp.CSS("#form")))
 	tabUntil(hasID("reason"))
 	v.Press(kb.Enter)
-	v.WaitAcross(`!document.getElementById("sheet").open && !document.body.innerText.includes("End override")`)
+	v.WaitAcross(
+		`!document.getElementById("sheet").open && !document.body.innerText.includes("End override")`,
+	)
 	if o := v.Keys.Key("bolt").Override; o != nil {
 		t.Errorf("after its end there is an override: %+v", o)
 	}
@@ -252,8 +257,14 @@ func TestBrowserBulkWithoutScript(t *testing.T) {
 		chromedp.Click(chromedp.CSS(v.Keys.Named("#key-{customer-4} input"))),
 		chromedp.Click(chromedp.CSS("#bulk button[value=plan]")),
 		chromedp.WaitReady(chromedp.CSS("#form #plan")),
-		chromedp.SetValue(chromedp.CSS("#form #plan"), "free"), typeIn("reason", "downgrade"), send("preview"),
-		chromedp.WaitVisible(chromedp.CSS("#preview-title")), send("save"),
+		chromedp.SetValue(
+			chromedp.CSS("#form #plan"),
+			"free",
+		),
+		typeIn("reason", "downgrade"),
+		send("preview"),
+		chromedp.WaitVisible(chromedp.CSS("#preview-title")),
+		send("save"),
 		chromedp.WaitVisible(chromedp.CSS("main .button.primary")),
 	)
 	for name, plan := range map[string]string{"customer-3": "free", "customer-4": "free",

@@ -46,7 +46,8 @@ func TestAuditPage(t *testing.T) {
 	rows, err := csv.NewReader(
 		strings.NewReader(s.Get("/audit.csv?action=key.override").Wants(t, http.StatusOK).Body),
 	).ReadAll()
-	if err != nil || len(rows) != 2 || cell(rows, "by.name") != "ada" || cell(rows, "reason") != "asked for" ||
+	if err != nil || len(rows) != 2 || cell(rows, "by.name") != "ada" ||
+		cell(rows, "reason") != "asked for" ||
 		!strings.Contains(cell(rows, "changes"), "50 per minute") {
 		t.Errorf("got rows %q, %v, want a header and the override by ada", rows, err)
 	}

@@ -42,16 +42,26 @@ func (d *dashboard) callerList() *table.Of[app.CallerQuery, app.Caller] {
 				{Head: "Last hour", Class: "wide", Cell: func(c *app.Caller) templ.Component {
 					return templates.SparklineChart(activity(c).Spark)
 				}},
-				{Head: "Calls", Class: "num", Order: string(app.Busiest), Cell: func(c *app.Caller) templ.Component {
-					return templates.Text(activity(c).Calls)
-				}},
-				{Head: "Denied", Class: "num", Order: string(app.MostDenied), Cell: func(c *app.Caller) templ.Component {
-					return templates.DeniedCell(activity(c))
-				}},
+				{
+					Head:  "Calls",
+					Class: "num",
+					Order: string(app.Busiest),
+					Cell: func(c *app.Caller) templ.Component {
+						return templates.Text(activity(c).Calls)
+					},
+				},
+				{
+					Head:  "Denied",
+					Class: "num",
+					Order: string(app.MostDenied),
+					Cell: func(c *app.Caller) templ.Component {
+						return templates.DeniedCell(activity(c))
+					},
+				},
 			}
 		},
 		Empty: d.emptyCallers,
-		Add: func(r *http.Request, v *templates.List, q *app.CallerQuery, found *list.Page[app.Caller]) error {
+		Add: func(r *http.Request, v *templates.List, q *app.CallerQuery, _ *list.Page[app.Caller]) error {
 			v.Trail, v.Heading = d.keysTrail(), templates.Text("Callers without a key")
 			v.Lead = "Callers of today (UTC) without a key, override or ban, about the busiest first."
 			if app.IsRanking(app.Order(q.Order)) {

@@ -104,8 +104,13 @@ func TestBrowserSheetAsks(t *testing.T) {
 	open()
 	v.Press(kb.Escape)
 	v.Wait(`asked === 2 && !sheet.open`)
-	v.Act(chromedp.Click(chromedp.CSS("#more summary")), chromedp.Click(chromedp.CSS("#more .danger:last-child")),
-		chromedp.WaitVisible(chromedp.CSS("#sheet #reason")), typeIn("reason", "gone"), send("save"))
+	v.Act(
+		chromedp.Click(chromedp.CSS("#more summary")),
+		chromedp.Click(chromedp.CSS("#more .danger:last-child")),
+		chromedp.WaitVisible(chromedp.CSS("#sheet #reason")),
+		typeIn("reason", "gone"),
+		send("save"),
+	)
 	v.WaitAcross(`location.pathname === "/keys" && document.body.textContent.includes("Deleted “acme”.")`)
 	v.NoConsoleErrors("")
 }

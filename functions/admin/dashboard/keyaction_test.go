@@ -191,9 +191,13 @@ func TestKeyOrders(t *testing.T) {
 	}
 	keys.Called("delta", time.Now().Add(-last), 1, 0)
 	keys.Called("alpha", time.Now().Add(-5*time.Minute), 0, 1)
-	s.Get("/keys?order=today&live=0").Wants(t, http.StatusOK,
-		`data-label="Calls, last hour" class="number calls">11<`, `data-label="Denied" class="number"><span>7`,
-		used)
+	s.Get("/keys?order=today&live=0").Wants(
+		t,
+		http.StatusOK,
+		`data-label="Calls, last hour" class="number calls">11<`,
+		`data-label="Denied" class="number"><span>7`,
+		used,
+	)
 	body := s.Get("/keys?order=today").Wants(t, http.StatusOK).Body
 	if at := strings.Index(body, "<bdi>delta</bdi></a>"); at < 0 ||
 		at < max(strings.Index(body, "<bdi>alpha<"), strings.Index(body, "<bdi>gamma<")) {
@@ -300,13 +304,39 @@ func TestBulkOnAllMatching(t *testing.T) {
 	s.Get("/keys/bulk?do=plan&of=all&filter=q%3Dk").Wants(
 		t, http.StatusOK, "All keys whose name contains “k”: 60.", "Change plan of 60 keys", `name="plan"`,
 	)
-	form := fields("do", "plan", "of", "all", "filter", "q=k", "plan", "pro", "reason", "upgrade", "count", "60")
+	form := fields(
+		"do",
+		"plan",
+		"of",
+		"all",
+		"filter",
+		"q=k",
+		"plan",
+		"pro",
+		"reason",
+		"upgrade",
+		"count",
+		"60",
+	)
 	s.Post("/keys/bulk", sitetest.With(reviewed(s, form), "reason", "")).Wants(t,
 		http.StatusUnprocessableEntity, "Enter a reason")
 	s.Post("/keys/bulk", sitetest.With(form, "reason", "upgrade", "plan", "none")).Wants(
 		t, http.StatusUnprocessableEntity, `id="plan-error"`,
 	)
-	form = fields("do", "plan", "of", "all", "filter", "q=k", "plan", "pro", "reason", "upgrade", "count", "60")
+	form = fields(
+		"do",
+		"plan",
+		"of",
+		"all",
+		"filter",
+		"q=k",
+		"plan",
+		"pro",
+		"reason",
+		"upgrade",
+		"count",
+		"60",
+	)
 	last, _ := s.Finish(s.Post("/keys/bulk", reviewed(s, form)))
 	last.Wants(t, http.StatusOK, fmt.Sprintf("%d changed, 0 unchanged", count))
 	set, err := keys.Set(t.Context())

@@ -151,12 +151,24 @@ func TestDemand(t *testing.T) {
 			s.Keys.Save(func(set *policy.Set) { set.Plans[0].Limits = []limits.Limit{limit} })
 			at := time.Now().UTC().Truncate(time.Minute).Add(-2*time.Minute + time.Second)
 			for range c.calls {
-				s.Keys.Record(records.Call{Caller: s.Keys.IDs["acme"], Registered: true, Cost: 1, Plan: "free", Time: at})
+				s.Keys.Record(
+					records.Call{
+						Caller:     s.Keys.IDs["acme"],
+						Registered: true,
+						Cost:       1,
+						Plan:       "free",
+						Time:       at,
+					},
+				)
 			}
 			for range c.denied {
 				denyAt(s, "acme", at, sampleDenial(c.limit))
 			}
-			text := strings.ReplaceAll(sitetest.InWords(s.Get("/keys/{acme}").Wants(t, http.StatusOK).Body), "\u00a0", " ")
+			text := strings.ReplaceAll(
+				sitetest.InWords(s.Get("/keys/{acme}").Wants(t, http.StatusOK).Body),
+				"\u00a0",
+				" ",
+			)
 			if c.want == "" && strings.Contains(text, "It sends up to") || !strings.Contains(text, c.want) {
 				t.Errorf("want the demand %q:\n%s", c.want, text)
 			}

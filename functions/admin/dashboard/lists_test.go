@@ -63,15 +63,19 @@ var allLists = []aList{
 	{page: "/groups", api: "/groups", id: names("name"), shown: names("name"),
 		commands: 21 * 256, // the keys of each group are counted in every bucket
 		filters: map[string]func(item) bool{
-			"prefix=GROUP1": func(i item) bool { return strings.HasPrefix(fmt.Sprint(i.at("name")), "Group1") },
-			"prefix=zz":     func(item) bool { return false },
+			"prefix=GROUP1": func(i item) bool {
+				return strings.HasPrefix(fmt.Sprint(i.at("name")), "Group1")
+			},
+			"prefix=zz": func(item) bool { return false },
 		}},
 	{page: "/denials", api: "/denials", id: names("reference"), shown: names("reference"), commands: 400,
 		filters: map[string]func(item) bool{
-			"key=acme":             func(i item) bool { return i.is("key", "{acme}") },
-			"limit=5+per+hour":     func(i item) bool { return i.is("limit", "5 per hour") },
-			"cause=ban":            func(i item) bool { return i.is("cause", "ban") },
-			"route=search&key=BoL": func(i item) bool { return i.is("route", "search") && i.is("key", "{bolt}") },
+			"key=acme":         func(i item) bool { return i.is("key", "{acme}") },
+			"limit=5+per+hour": func(i item) bool { return i.is("limit", "5 per hour") },
+			"cause=ban":        func(i item) bool { return i.is("cause", "ban") },
+			"route=search&key=BoL": func(i item) bool {
+				return i.is("route", "search") && i.is("key", "{bolt}")
+			},
 			"plan=free&group=Whale": func(i item) bool {
 				return i.is("plan", "free") && i.is("group", "Whale")
 			},
@@ -83,11 +87,15 @@ var allLists = []aList{
 	{page: "/audit", api: "/audit", id: names("number"), shown: names("number"), commands: 850,
 		filters: map[string]func(item) bool{
 			"action=key.create": func(i item) bool { return i.is("action", "key.create") },
-			"subject=policy":    func(i item) bool { return strings.Contains(fmt.Sprint(i.at("subjects")), "record:policy") },
-			"subject=ACME":      func(i item) bool { return strings.Contains(fmt.Sprint(i.at("subjects")), "record:{acme}") },
-			"by=nobody":         func(item) bool { return false },
-			"change=3":          func(i item) bool { return i.is("number", "3") },
-			"range=7d":          func(item) bool { return true },
+			"subject=policy": func(i item) bool {
+				return strings.Contains(fmt.Sprint(i.at("subjects")), "record:policy")
+			},
+			"subject=ACME": func(i item) bool {
+				return strings.Contains(fmt.Sprint(i.at("subjects")), "record:{acme}")
+			},
+			"by=nobody": func(item) bool { return false },
+			"change=3":  func(i item) bool { return i.is("number", "3") },
+			"range=7d":  func(item) bool { return true },
 		}},
 	{page: "/callers", api: "/callers", id: names("id"), shown: names("id"), commands: 850,
 		filters: map[string]func(item) bool{"order=today": func(item) bool { return true }}},
@@ -121,9 +129,15 @@ func fill(s *sitetest.Site) {
 	log := crossing.NewStore(s.Keys.Client, slog.New(slog.DiscardHandler))
 	for i := range 60 {
 		id := s.Keys.IDs[[]string{"acme", "bolt"}[i%2]]
-		log.Report(s.T.Context(), crossing.Call{KeyID: id, Plan: "free", Kind: policy.APIKey},
-			[]enforce.Crossing{{Limit: sitetest.Limit(fmt.Sprintf("%d per hour", 1000+i)), Used: int64(1000 + i),
-				Subject: id, Percent: 100, At: now.Add(-time.Duration(i) * time.Second), Reset: time.Hour}})
+		log.Report(
+			s.T.Context(),
+			crossing.Call{KeyID: id, Plan: "free", Kind: policy.APIKey},
+			[]enforce.Crossing{
+				{Limit: sitetest.Limit(fmt.Sprintf("%d per hour", 1000+i)), Used: int64(1000 + i),
+					Subject: id, Percent: 100,
+					At: now.Add(-time.Duration(i) * time.Second), Reset: time.Hour},
+			},
+		)
 	}
 }
 

@@ -12,7 +12,9 @@ import (
 // Each page marks its section and its place in it, also behind a base path and on a page
 // of an error.
 func TestNavigation(t *testing.T) {
-	current := regexp.MustCompile(`(?s)<a[^>]* aria-current="(?:page|true)"[^>]*>(?:\s*<svg.*?</svg>)?\s*([^<]*?)\s*<`)
+	current := regexp.MustCompile(
+		`(?s)<a[^>]* aria-current="(?:page|true)"[^>]*>(?:\s*<svg.*?</svg>)?\s*([^<]*?)\s*<`,
+	)
 	s := sitetest.New(t).Login()
 	for path, want := range map[string]string{
 		"/":                      "Overview",
@@ -54,8 +56,10 @@ func TestGroups(t *testing.T) {
 		Wants(t, http.StatusSeeOther)
 	s.Post("/groups/Whales/limits", sitetest.LimitsForm("{policy#}", "7 per hour")).
 		Wants(t, http.StatusSeeOther)
-	if text := sitetest.InWords(s.Get("/groups?prefix=wh").Wants(t, http.StatusOK).Body); !strings.Contains(text,
-		"Whales 1 7 per hour") {
+	if text := sitetest.InWords(s.Get("/groups?prefix=wh").Wants(t, http.StatusOK).Body); !strings.Contains(
+		text,
+		"Whales 1 7 per hour",
+	) {
 		t.Errorf("want the group with 1 key and its override in\n%s", text)
 	}
 	s.Get("/groups?prefix=x").Wants(t, http.StatusOK, "No groups")

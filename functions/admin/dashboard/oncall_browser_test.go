@@ -61,7 +61,8 @@ func TestBrowserOnCall(t *testing.T) {
 	o.click("#sheet [value=save]:not(.hidden)")
 	o.Act(chromedp.WaitVisible(chromedp.CSS(".notice.good")))
 	o.took("ten times the limit", 2)
-	if k := o.Keys.Key("bolt"); k.Override == nil || !k.Override.Limits[0].Equal(sitetest.Per(100, 10*time.Second)) {
+	if k := o.Keys.Key("bolt"); k.Override == nil ||
+		!k.Override.Limits[0].Equal(sitetest.Per(100, 10*time.Second)) {
 		t.Fatalf("saved override %+v, want 100 per 10 seconds", k.Override)
 	}
 	o.click("#toasts form button")

@@ -15,7 +15,9 @@ import (
 	"tidegate/internal/testing/sitetest"
 )
 
-var panelsInPage = regexp.MustCompile(`(?s)<section class="panel" aria-labelledby="([a-z-]+)">(.*?)</section>`)
+var panelsInPage = regexp.MustCompile(
+	`(?s)<section class="panel" aria-labelledby="([a-z-]+)">(.*?)</section>`,
+)
 
 // panels returns the rows of each panel of Overview, in words, by its id.
 func panels(page string) map[string]string {
@@ -64,7 +66,14 @@ func TestOverviewFigures(t *testing.T) {
 		if !strings.Contains(words, c.lead+" , over 10 per 10 seconds") ||
 			!strings.Contains(words, c.tiles+" Refused 0 Callers ") ||
 			!strings.Contains(words, "In shadow "+c.shadow+" would be denied") {
-			t.Errorf("%s: want %q and the tiles %q, %s in shadow:\n%s", c.view, c.lead, c.tiles, c.shadow, words)
+			t.Errorf(
+				"%s: want %q and the tiles %q, %s in shadow:\n%s",
+				c.view,
+				c.lead,
+				c.tiles,
+				c.shadow,
+				words,
+			)
 		}
 		got := panels(page)
 		if got["attention"] != c.attention || !strings.HasPrefix(got["busiest"], c.busiest) ||
@@ -88,7 +97,8 @@ func TestOverviewAttention(t *testing.T) {
 	s.Keys.Use("dory", 9)
 	page := s.Get("/?range=1h").Wants(t, http.StatusOK).Body
 	got := panels(page)["attention"]
-	for _, want := range []string{"acme free denied now 10 per 10 seconds, next call in ", "bolt free banned until ",
+	for _, want := range []string{"acme free denied now 10 per 10 seconds, next call in ", "bolt free " +
+		"banned until ",
 		"coal free refused revoked key 1 1 refused"} {
 		if strings.Count(got, want) != 1 {
 			t.Errorf("the panel has %q %d times, want once: %s", want, strings.Count(got, want), got)
@@ -126,7 +136,8 @@ func TestOutage(t *testing.T) {
 	words := sitetest.InWords(s.Get("/?range=1h").Wants(t, http.StatusOK).Body)
 	const form = "2006-01-02 15:04:05 UTC"
 	if want := "Valkey was unavailable between " + at.Format(form) + " and " +
-		at.Add(time.Minute).Format(form) + ". Calls decided without it: at least 1."; !strings.Contains(words, want) {
+		at.Add(time.Minute).Format(form) + ". Calls decided without it: at least " +
+		"1."; !strings.Contains(words, want) {
 		t.Errorf("Overview lacks %q: %s", want, words)
 	}
 	if want := "Calls at least 1 "; !strings.Contains(words, want) || !strings.Contains(words,

@@ -23,7 +23,13 @@ func planOf(version, name, requests string, more ...string) url.Values {
 func TestPlans(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Get("/policies").Wants(t, http.StatusOK, "free", "10 per 10 seconds", `aria-label="2 keys of free"`)
-	s.Get("/policies/plans/new").Wants(t, http.StatusOK, `name="version" value="`+s.Keys.Named("{policy#}")+`"`)
+	s.Get(
+		"/policies/plans/new",
+	).Wants(
+		t,
+		http.StatusOK,
+		`name="version" value="`+s.Keys.Named("{policy#}")+`"`,
+	)
 	s.Post("/policies/plans/new", planOf("{policy#}", "", "5")).Wants(t, http.StatusUnprocessableEntity,
 		`id="name-error"`)
 	s.Post("/policies/plans/new", planOf("{policy#}", "free", "5")).Wants(
@@ -156,8 +162,13 @@ func TestRoutes(t *testing.T) {
 		form.Get("scopes") != "chat:write\nadmin" {
 		t.Errorf("the form has %v, want what was saved", form)
 	}
-	s.Post(path+"/edit?route=chat", sitetest.With(form, "name", "talk", "reason", "x", "action", "save")).Wants(
-		t, http.StatusSeeOther)
+	s.Post(
+		path+"/edit?route=chat",
+		sitetest.With(form, "name", "talk", "reason", "x", "action", "save"),
+	).Wants(
+		t,
+		http.StatusSeeOther,
+	)
 	set := s.Set()
 	talk, _ := set.Route("talk")
 	if talk.ID != "chat" || !slices.Equal(talk.Scopes, []string{"chat:write", "admin"}) ||

@@ -139,7 +139,10 @@ func (d *dashboard) tokensPanel(tokens []token.Token) *templates.TokensPanel {
 			return templates.Parts(templates.Text(page.Clip(t.Name, page.MaxName)),
 				templates.Code("tga_"+t.ID+"…"))
 		}},
-		{Head: "Scope", Cell: func(t *token.Token) templ.Component { return templates.Text(scopeText(t.Scope)) }},
+		{
+			Head: "Scope",
+			Cell: func(t *token.Token) templ.Component { return templates.Text(scopeText(t.Scope)) },
+		},
 		{Head: "Last used", Cell: func(t *token.Token) templ.Component {
 			if t.Used.IsZero() {
 				return templates.Text("never")
@@ -156,7 +159,11 @@ func (d *dashboard) tokensPanel(tokens []token.Token) *templates.TokensPanel {
 			return templates.Text(page.Clip(t.By, page.MaxName))
 		}},
 		{Cell: func(t *token.Token) templ.Component {
-			return templates.PostButton(d.Path("/settings/tokens/"+t.ID+"/revoke"), "Revoke", "Revoke "+t.Name)
+			return templates.PostButton(
+				d.Path("/settings/tokens/"+t.ID+"/revoke"),
+				"Revoke",
+				"Revoke "+t.Name,
+			)
 		}},
 	}, tokens, nil)
 	return p

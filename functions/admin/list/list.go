@@ -123,7 +123,8 @@ func set(field reflect.Value, text string, tag reflect.StructTag) string {
 	}
 	switch to := field.Addr().Interface().(type) {
 	case *string:
-		if most, err := strconv.Atoi(tag.Get("maxLength")); err == nil && utf8.RuneCountInString(text) > most {
+		if most, err := strconv.Atoi(tag.Get("maxLength")); err == nil &&
+			utf8.RuneCountInString(text) > most {
 			return fmt.Sprintf("must have at most %d characters", most)
 		}
 		if all := tag.Get("enum"); all != "" && !slices.Contains(strings.Split(all, ","), text) {

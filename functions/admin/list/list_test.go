@@ -53,7 +53,8 @@ func TestInvalidParameters(t *testing.T) {
 	} {
 		values, _ := url.ParseQuery(text)
 		_, err := Read[query](values)
-		if invalid := (*InvalidError)(nil); !errors.As(err, &invalid) || !strings.Contains(err.Error(), want) {
+		if invalid := (*InvalidError)(nil); !errors.As(err, &invalid) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", text, err, want)
 		}
 	}

@@ -51,7 +51,13 @@ func TestGroupPages(t *testing.T) {
 	s.Get("/groups/nobody").Wants(t, http.StatusNotFound, "No such group")
 	s.Get("/groups/..%2fkeys").Wants(t, http.StatusNotFound, "No such group")
 	s.Get("/groups/corp/reset").Wants(t, http.StatusOK, "Reset the counts of group")
-	s.Post("/groups/corp/reset", url.Values{"reason": {"new month"}, "version": {"{policy#}"}}).Wants(t, http.StatusSeeOther)
+	s.Post(
+		"/groups/corp/reset",
+		url.Values{"reason": {"new month"}, "version": {"{policy#}"}},
+	).Wants(
+		t,
+		http.StatusSeeOther,
+	)
 	s.Get("/groups/corp").Wants(t, http.StatusOK, "<b>0</b> of 20")
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "<b>3</b> of 10")
 	s.Get("/audit").Wants(t, http.StatusOK, "Counts of group  <a", "new month", "corp")
@@ -67,13 +73,25 @@ func TestGroupOverridePages(t *testing.T) {
 	page := s.Get(path).Wants(t, http.StatusOK, "Limits of the keys of group")
 	typed := sitetest.LimitsForm("{policy#}", "7 per minute")
 	stale := sitetest.HiddenIn(page.Body).Get("version")
-	s.Keys.Must(s.Keys.OverrideGroup(t.Context(), "corp", &policy.Override{Reason: "theirs"}, sitetest.ByTest))
-	s.Post(path, sitetest.With(typed, "version", stale)).Wants(t, http.StatusConflict, "saved first", "theirs")
+	s.Keys.Must(
+		s.Keys.OverrideGroup(t.Context(), "corp", &policy.Override{Reason: "theirs"}, sitetest.ByTest),
+	)
+	s.Post(
+		path,
+		sitetest.With(typed, "version", stale),
+	).Wants(
+		t,
+		http.StatusConflict,
+		"saved first",
+		"theirs",
+	)
 	sitetest.With(typed, "version", "{policy#}", "reason", "")
 	s.Post(path, typed).Wants(t, http.StatusUnprocessableEntity)
 	s.Post(path, sitetest.With(typed, "reason", "a launch")).Wants(t, http.StatusSeeOther)
-	undo := sitetest.UndoInPage.FindStringSubmatch(s.Get("/groups/corp").Wants(t, http.StatusOK, "7 per minute",
-		"a launch", "End override").Body)
+	undo := sitetest.UndoInPage.FindStringSubmatch(
+		s.Get("/groups/corp").Wants(t, http.StatusOK, "7 per minute",
+			"a launch", "End override").Body,
+	)
 	if undo == nil {
 		t.Fatal("the message offers no undo")
 	}
@@ -96,8 +114,15 @@ func TestGroupOverridePages(t *testing.T) {
 func TestOwnKeyInGroup(t *testing.T) {
 	s := sitetest.New(t)
 	withGroup(s)
-	got := getOwnKey(s, withKey(s.Keys.Secrets["acme"].Reveal())).Wants(t, http.StatusOK, `"who":"each group"`,
-		`"used":6,"remaining":14`)
+	got := getOwnKey(
+		s,
+		withKey(s.Keys.Secrets["acme"].Reveal()),
+	).Wants(
+		t,
+		http.StatusOK,
+		`"who":"each group"`,
+		`"used":6,"remaining":14`,
+	)
 	if strings.Contains(got.Body, "bolt") || strings.Contains(got.Body, "corp") {
 		t.Errorf("got %s, want neither bolt nor corp in it", got.Body)
 	}

@@ -111,7 +111,9 @@ func (o *Override) Read() (*policy.Override, error) {
 	list, fields := policydoc.ToLimits("limits", o.Limits)
 	if o.Until != nil && !o.Until.After(time.Now()) {
 		fields = append(fields, policy.FieldError{Field: "until", Message: "is " +
-			o.Until.UTC().Format(time.RFC3339) + ": must be in the future; to end an override now, delete it"})
+			o.Until.UTC().Format(
+				time.RFC3339,
+			) + ": must be in the future; to end an override now, delete it"})
 	}
 	return &policy.Override{Limits: list, Until: schema.TimeOf(o.Until),
 		Reason: strings.TrimSpace(o.Reason)}, policy.Invalid(fields)

@@ -103,7 +103,8 @@ func (d *Pages) list() *table.Of[app.AlertQuery, app.Alert] {
 		},
 		Empty: func(*app.AlertQuery, *list.Page[app.Alert]) templates.Empty {
 			return templates.Empty{Heading: "No alerts",
-				Advice: "No call has crossed a threshold in the last 30 days. To get alerts, add thresholds " +
+				Advice: "No call has crossed a threshold in the last 30 days. To get alerts, add " +
+					"thresholds " +
 					"to a limit of a plan, policy or override: 10,000 per day, notify at 80 %."}
 		},
 		Add: d.addTarget,
@@ -119,7 +120,12 @@ func reached(a *app.Alert) templ.Component {
 }
 
 // addTarget says where alerts are sent, and adds the button that sends a test there.
-func (d *Pages) addTarget(r *http.Request, v *templates.List, _ *app.AlertQuery, _ *list.Page[app.Alert]) error {
+func (d *Pages) addTarget(
+	r *http.Request,
+	v *templates.List,
+	_ *app.AlertQuery,
+	_ *list.Page[app.Alert],
+) error {
 	v.Lead = "Limits that reached an alert threshold in the last 30 days, newest first. "
 	target := targetWords(d.crossings.Target)
 	if target == "" {

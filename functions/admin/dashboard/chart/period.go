@@ -169,10 +169,10 @@ func (p Period) In() string {
 
 // Each says in a heading how long a bar is: "a minute".
 func (p Period) Each() string {
-	switch p.Step {
-	case time.Minute:
+	if p.Step == time.Minute {
 		return "a minute"
-	case time.Hour:
+	}
+	if p.Step == time.Hour {
 		return "an hour"
 	}
 	return "in " + page.Span(p.Step)

@@ -37,9 +37,13 @@ func New(r *page.Renderer, keys *app.Registry, calls *records.Reader) *Pages {
 // Routes returns the pages.
 func (d *Pages) Routes() []auth.Route {
 	return []auth.Route{
-		{Pattern: "GET /denials", Role: auth.Viewer, Handle: func(w http.ResponseWriter, r *http.Request) error {
-			return d.list().Show(w, r)
-		}},
+		{
+			Pattern: "GET /denials",
+			Role:    auth.Viewer,
+			Handle: func(w http.ResponseWriter, r *http.Request) error {
+				return d.list().Show(w, r)
+			},
+		},
 		{Pattern: "GET /denials.csv", Role: auth.Viewer, Handle: d.list().Export, Deadline: auth.Slow},
 	}
 }
@@ -73,7 +77,8 @@ func (d *Pages) list() *table.Of[app.DenialQuery, app.Denial] {
 			}
 			return templates.Empty{Heading: "No denials", Advice: "No denied or refused call matches."}
 		},
-		Add: func(r *http.Request, v *templates.List, q *app.DenialQuery, found *list.Page[app.Denial]) error {
+		Add: func(r *http.Request, v *templates.List, q *app.DenialQuery,
+			found *list.Page[app.Denial]) error {
 			v.Page.Chart = d.ChartScript()
 			if found == nil {
 				return nil
@@ -148,7 +153,11 @@ func (d *Pages) filters(ctx context.Context, q *app.DenialQuery, c *counted) ([]
 		{Name: "key", Label: "Key", Hint: "Name or id", Shown: q.KeyName},
 		{Name: "group", Label: "Group"},
 		{Name: "plan", Label: "Plan", Options: options("any plan", q.Plan, plans)},
-		{Name: "limit", Label: "Limit", Options: options("any limit", q.Limit, limits[:min(len(limits), maxOptions)])},
+		{
+			Name:    "limit",
+			Label:   "Limit",
+			Options: options("any limit", q.Limit, limits[:min(len(limits), maxOptions)]),
+		},
 		{Name: "route", Label: "Route", Options: options("any route", q.Route, routes)},
 		{Name: "cause", Label: "Cause", Options: causes},
 		{Name: "from", Label: "From", Time: true},
@@ -174,7 +183,10 @@ func options(anyText, chosen string, values []string) []templates.Option {
 // parameters in keep.
 func (d *Pages) columns(keep url.Values) []table.Column[app.Denial] {
 	filtered := func(name, value string) templ.Component {
-		return templates.Link(page.Clip(value, page.MaxName), page.Filtered(d.Path("/denials"), keep, name, value))
+		return templates.Link(
+			page.Clip(value, page.MaxName),
+			page.Filtered(d.Path("/denials"), keep, name, value),
+		)
 	}
 	return []table.Column[app.Denial]{
 		{Head: "First call", Cell: func(l *app.Denial) templ.Component { return templates.At(l.Time) }},
@@ -182,7 +194,7 @@ func (d *Pages) columns(keep url.Values) []table.Column[app.Denial] {
 			return table.Caller(d.Renderer, l.Caller, l.Name, l.Plan)
 		}},
 		{Head: "Cause", Cell: func(l *app.Denial) templ.Component {
-			parts := []templ.Component{templates.Text(app.CauseWords[l.Kind.Cause]), templates.Soft(l.Reason)}
+			parts := []templ.Component{templates.Text(app.CauseWords[l.Cause]), templates.Soft(l.Reason)}
 			if l.Limit != "" {
 				parts = append(parts, filtered("limit", l.Limit))
 			}

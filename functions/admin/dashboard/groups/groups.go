@@ -91,8 +91,11 @@ func (d *Pages) list() *table.Of[app.GroupQuery, app.ListedGroup] {
 			return []templates.Filter{{Name: "prefix", Label: "Name", Hint: "Start of the name"}}, nil
 		},
 		Empty: func(*app.GroupQuery, *list.Page[app.ListedGroup]) templates.Empty {
-			return templates.Empty{Heading: "No groups", Advice: "A group exists as soon as a key is in it: " +
-				"enter its name when you create or edit a key."}
+			return templates.Empty{
+				Heading: "No groups",
+				Advice: "A group exists as soon as a key is in it: " +
+					"enter its name when you create or edit a key.",
+			}
 		},
 	}
 }
@@ -132,7 +135,10 @@ func (d *Pages) show(w http.ResponseWriter, r *http.Request) error {
 		{Head: "Plan", Cell: func(s *app.Subject) templ.Component {
 			return templates.Text(page.Clip(s.Plan, page.MaxName))
 		}},
-		{Head: "Status", Cell: func(s *app.Subject) templ.Component { return templates.Badges(wording.Badges(*s)) }},
+		{
+			Head: "Status",
+			Cell: func(s *app.Subject) templ.Component { return templates.Badges(wording.Badges(*s)) },
+		},
 	}, found.Subjects, nil)
 	for _, l := range g.Limits {
 		n, _ := strconv.Atoi(l.PlanID)
