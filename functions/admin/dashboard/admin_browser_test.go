@@ -153,8 +153,12 @@ func adminPages() []pageState {
 				typeIn("reason", "r"), send("save"),
 				chromedp.WaitVisible(chromedp.CSS("#limits-lines .wrong")))
 		}},
-		{"import preview", "/policies/import", "422", func(v *sitetest.Visit) {
-			v.Act(typeIn("yaml", "plans: []"), send("save"),
+		{"import with an error", "/policies/import", "422", func(v *sitetest.Visit) {
+			v.Act(typeIn("yaml", "plans: []"), send("preview"),
+				chromedp.WaitVisible(chromedp.CSS(".notice.bad")))
+		}},
+		{"import preview", "/policies/import", "", func(v *sitetest.Visit) {
+			v.Act(typeIn("yaml", "plans: [{name: free, limits: [5 per second]}, {name: pro}]"), send("preview"),
 				chromedp.WaitVisible(chromedp.CSS("#preview-title")))
 		}},
 		{"overridden keys", "/keys?state=overridden", "", nil},
@@ -265,8 +269,8 @@ func TestBrowserBulkWithoutScript(t *testing.T) {
 		send("preview"),
 		chromedp.WaitVisible(chromedp.CSS("#preview-title")),
 		send("save"),
-		chromedp.WaitVisible(chromedp.CSS("main .button.primary")),
 	)
+	v.WaitAcross(`document.body.textContent.includes(": 2 changed")`)
 	for name, plan := range map[string]string{"customer-3": "free", "customer-4": "free",
 		"customer-2": "pro"} {
 		if got := v.Keys.Key(name).Plan; got != plan {
