@@ -146,6 +146,7 @@ func forgetSessions(v *sitetest.Visit) {
 
 // createToken fills in and sends the form of a machine token.
 func createToken(v *sitetest.Visit) {
+	v.Open("/settings/tokens/new")
 	v.Act(
 		chromedp.SendKeys(chromedp.CSS("#name"),
 			"continuous integration of the warehouse in Rotterdam"),
