@@ -104,16 +104,21 @@ func (p *project) initialize(t *testing.T) {
 		t.Skip("needs terraform, which is not found")
 	}
 	home, _ := os.UserHomeDir()
-	for _, folder := range []string{os.Getenv("TERRAFORM_PROVIDERS"), filepath.Join(home, ".terraform.d/plugins"),
+	for _, folder := range []string{os.Getenv("TERRAFORM_PROVIDERS"),
+		filepath.Join(home, ".terraform.d", "plugins"),
 		"/usr/local/share/terraform/plugins", "/usr/share/terraform/plugins", "/opt/tf-plugins"} {
-		if found, _ := filepath.Glob(filepath.Join(folder, "*/hashicorp/aws/*")); folder != "" && len(found) > 0 {
+		if found, _ := filepath.Glob(filepath.Join(folder, "*", "hashicorp", "aws", "*")); folder != "" &&
+			len(found) > 0 {
 			p.succeed(t, "init", "-input=false", "-plugin-dir="+folder)
 			return
 		}
 	}
 	if out, err := p.terraform(t, "init", "-input=false"); err != nil {
-		t.Skipf("needs the provider hashicorp/aws: set TERRAFORM_PROVIDERS to a folder of terraform providers mirror\n%s",
-			out)
+		t.Skipf(
+			"needs the provider hashicorp/aws: set TERRAFORM_PROVIDERS to a folder of "+
+				"terraform providers mirror\n%s",
+			out,
+		)
 	}
 }
 
@@ -121,7 +126,9 @@ func (p *project) initialize(t *testing.T) {
 func (p *project) emulate(t *testing.T) {
 	t.Helper()
 	if exec.CommandContext(t.Context(), "python3", "-c", "import moto.server").Run() != nil {
-		t.Skip("validated, but neither planned nor applied: needs moto (python3 -m pip install 'moto[server]')")
+		t.Skip(
+			"validated, but neither planned nor applied: needs moto (python3 -m pip install 'moto[server]')",
+		)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
