@@ -158,8 +158,8 @@ func adminPages() []pageState {
 				chromedp.WaitVisible(chromedp.CSS(".notice.bad")))
 		}},
 		{"import preview", "/policies/import", "", func(v *sitetest.Visit) {
-			v.Act(typeIn("yaml", "plans: [{name: free, limits: [5 per second]}, {name: pro}]"), send("preview"),
-				chromedp.WaitVisible(chromedp.CSS("#preview-title")))
+			v.Act(typeIn("yaml", "plans: [{name: free, limits: [5 per second]}, {name: pro}]"),
+				send("preview"), chromedp.WaitVisible(chromedp.CSS("#preview-title")))
 		}},
 		{"overridden keys", "/keys?state=overridden", "", nil},
 		{"denials", "/denials", "", func(v *sitetest.Visit) {
