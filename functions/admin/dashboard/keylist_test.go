@@ -224,11 +224,12 @@ func TestKeyPage(t *testing.T) {
 	keys.Use("acme", 10, 10)
 	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
 	text := sitetest.InWords(s.Get("/keys/{acme}").Wants(t, http.StatusOK).Body)
+	text = regexp.MustCompile(`since [0-9-]{10} [0-9:]{8} UTC`).ReplaceAllString(text, "since TIME")
 	for _, want := range []string{
 		"denied now next call in 10 s",
 		"plan acme",
 		"10 per 10 seconds each caller plan acme 10 of 10 full 10 s in 10 s",
-		"1,000 per hour each caller plan acme 10 of 1,000 1 h –",
+		"1,000 per hour each caller plan acme 10 of 1,000 counting since TIME 1 h –",
 		"Version " + s.Keys.Named("{acme#}"), "Environment demo", "Override limits",
 		"HTTP/1.1 429 Too Many Requests", "Retry-After: 10",
 		"RateLimit: &#34;10 per 10 seconds&#34;;r=0;t=10, &#34;1,000 per hour&#34;;r=990;t=3600",
