@@ -50,21 +50,41 @@ type Period struct {
 	Range string    `query:"range" enum:"1h,24h,7d,today,yesterday" doc:"In place of from and to; days are in UTC"`
 }
 
+// Span of a day, and the names of ranges that are whole days in UTC.
+const (
+	day       = 24 * time.Hour
+	Today     = "today"
+	Yesterday = "yesterday"
+)
+
+// Day returns the bounds of the day that a range names, up to now. It reports false for
+// other names.
+func Day(name string, now time.Time) (from, to time.Time, ok bool) {
+	midnight := now.UTC().Truncate(day)
+	switch name {
+	case Today:
+		return midnight, now, true
+	case Yesterday:
+		return midnight.Add(-day), midnight, true
+	}
+	return from, to, false
+}
+
 // Bounds returns the beginning and the end of the period at a time. Either is zero if it
 // has none.
 func (p *Period) Bounds(now time.Time) (from, to time.Time, err error) {
-	const day = 24 * time.Hour
-	midnight := now.UTC().Truncate(day)
 	switch {
 	case !p.From.IsZero() || !p.To.IsZero():
 		if p.Range = ""; !p.To.IsZero() && !p.From.Before(p.To) {
 			return from, to, &InvalidError{Name: "to", Message: "must be after from"}
 		}
 		return p.From, p.To, nil
-	case p.Range == "today":
-		return midnight, to, nil
-	case p.Range == "yesterday":
-		return midnight.Add(-day), midnight, nil
+	case p.Range == Today: // with what happens meanwhile
+		from, _, _ = Day(p.Range, now)
+		return from, to, nil
+	case p.Range == Yesterday:
+		from, to, _ = Day(p.Range, now)
+		return from, to, nil
 	case p.Range == "1h":
 		return now.Add(-time.Hour), to, nil
 	case p.Range == "24h":

@@ -50,7 +50,7 @@ func ReadPeriod(view url.Values, now time.Time) Period {
 		}
 		problem = p.Problem
 	}
-	if from, to, ok := page.Day(view.Get("range"), now); ok {
+	if from, to, ok := list.Day(view.Get("range"), now); ok {
 		p := Period{From: from, To: to, Name: view.Get("range"), Problem: problem}
 		p.Step = stepOf(p, now)
 		p.To = later(p.To, from.Add(p.Step))
@@ -137,7 +137,7 @@ func (p Period) Range(path string, seconds int) templates.Range {
 	for _, choice := range ranges {
 		names = append(names, choice.name)
 	}
-	for _, name := range append(names, page.Today, page.Yesterday) {
+	for _, name := range append(names, list.Today, list.Yesterday) {
 		at := Period{Name: name}
 		c := templates.Choice{Text: at.title(), Current: name == p.Name,
 			Address: page.Address(path, page.WithLive(at.Values(), seconds))}

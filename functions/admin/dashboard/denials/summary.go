@@ -150,7 +150,7 @@ func leadOf(c *counted, q *app.DenialQuery) []templates.Phrase {
 		if q.From.IsZero() && q.To.IsZero() {
 			in = " in the last 24 hours"
 		}
-	case page.Today, page.Yesterday:
+	case list.Today, list.Yesterday:
 		in = " " + q.Range + ", UTC"
 	}
 	if sum.Denied+sum.Refused == 0 {

@@ -3,30 +3,9 @@ package page
 import (
 	"maps"
 	"net/url"
-	"time"
 
 	"tidegate/web/templates"
 )
-
-// Span of a day, and the names of ranges that are whole days in UTC.
-const (
-	day       = 24 * time.Hour
-	Today     = "today"
-	Yesterday = "yesterday"
-)
-
-// Day returns the bounds of the day that a range names, up to now. It reports false for
-// other names.
-func Day(name string, now time.Time) (from, to time.Time, ok bool) {
-	midnight := now.UTC().Truncate(day)
-	switch name {
-	case Today:
-		return midnight, now, true
-	case Yesterday:
-		return midnight.Add(-day), midnight, true
-	}
-	return from, to, false
-}
 
 // Filtered returns the address of path with one parameter of a filter changed. The
 // position in the list goes.
