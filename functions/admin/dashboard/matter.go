@@ -30,6 +30,9 @@ type matter struct {
 
 	known  map[string]policy.Key
 	series map[string]records.Series // calls of the period
+
+	attention []string // callers that need attention, each once
+	calm      []string // the busiest of the others
 }
 
 func (d *dashboard) readMatter(ctx context.Context, at chart.Period, set *policy.Set) (*matter, error) {
@@ -83,8 +86,8 @@ func (m *matter) readCallers(ctx context.Context, d *dashboard, at chart.Period,
 	for id, k := range found {
 		m.known[id] = k
 	}
-	ids := m.attention()
-	ids = append(ids, m.calm(ids)...)
+	m.choose()
+	ids := slices.Concat(m.attention, m.calm)
 	all, err := d.Records.Callers(ctx, ids, at.Recorded())
 	if err != nil {
 		return err
@@ -95,46 +98,36 @@ func (m *matter) readCallers(ctx context.Context, d *dashboard, at chart.Period,
 	return nil
 }
 
-// attention returns the callers that need attention, each once: denied now, banned, and
-// then those with denied or refused calls.
-func (m *matter) attention() []string {
-	var ids []string
-	add := func(id string) {
-		if len(ids) < maxRows && !slices.Contains(ids, id) {
-			ids = append(ids, id)
+// choose finds the callers that need attention, those denied now first, then the banned,
+// then those with denied or refused calls; and the busiest of the others.
+func (m *matter) choose() {
+	add := func(to *[]string, id string) {
+		if len(*to) < maxRows && !slices.Contains(m.attention, id) {
+			*to = append(*to, id)
 		}
 	}
 	for _, s := range m.denied {
-		add(s.ID)
+		add(&m.attention, s.ID)
 	}
 	for _, c := range m.others {
-		add(c.ID)
+		add(&m.attention, c.ID)
 	}
 	for _, s := range m.banned {
-		add(s.ID)
+		add(&m.attention, s.ID)
 	}
 	for _, r := range m.troubled {
 		if r.Denied+r.Refused > 0 {
-			add(r.ID)
+			add(&m.attention, r.ID)
 		}
 	}
-	return ids
-}
-
-// calm returns the busiest callers that do not need attention.
-func (m *matter) calm(attention []string) []string {
-	var ids []string
 	for _, r := range m.busiest {
-		if len(ids) < maxRows && !slices.Contains(attention, r.ID) {
-			ids = append(ids, r.ID)
-		}
+		add(&m.calm, r.ID)
 	}
-	return ids
 }
 
 // mostDenied returns the caller with the most denied calls of the period.
 func (m *matter) mostDenied() (id string, most records.Counts) {
-	for _, other := range m.attention() {
+	for _, other := range m.attention {
 		s := m.series[other]
 		if sum := s.Sum(); sum.Denied > most.Denied {
 			id, most = other, sum
@@ -147,7 +140,7 @@ func (m *matter) mostDenied() (id string, most records.Counts) {
 func (d *dashboard) attentionRows(r *http.Request, m *matter, at chart.Period) []templates.AttentionRow {
 	edits := page.CanEdit(r)
 	var rows []templates.AttentionRow
-	for _, id := range m.attention() {
+	for _, id := range m.attention {
 		k, s := m.known[id], m.series[id]
 		sum := s.Sum()
 		row := templates.AttentionRow{Caller: d.callerOf(at, id, k), Calls: page.Number(sum.Calls())}
@@ -216,7 +209,7 @@ func (m *matter) closestRows(d *dashboard, at chart.Period) []templates.ClosestR
 // busyRows returns the busiest callers that do not need attention.
 func (m *matter) busyRows(d *dashboard, at chart.Period) []templates.BusyRow {
 	var rows []templates.BusyRow
-	for _, id := range m.calm(m.attention()) {
+	for _, id := range m.calm {
 		s := m.series[id]
 		sum := s.Sum()
 		row := templates.BusyRow{Caller: d.callerOf(at, id, m.known[id]), Calls: page.Number(sum.Calls()),
