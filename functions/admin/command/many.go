@@ -44,11 +44,11 @@ func many[C any](name, title, sets string, danger bool) bulk {
 	b := bulk{name: name, title: title, sets: sets, danger: danger}
 	b.fresh = func() onKey { return prepared(new(C)).(onKey) } //nolint:forcetypeassert // bulks has only these
 	b.register = func(g rest.Group, s *Services) {
-		rest.Register(g, rest.Operation{Pattern: "POST /bulk/" + name, ID: name + "-keys", Role: auth.Editor,
+		rest.Register(g, rest.Operation{Pattern: "POST /bulk/" + name, ID: name + "-keys",
+			Role:     auth.Editor,
 			Deadline: auth.Long, Summary: title + " up to 1,000 keys of a selection",
-			Details: "Makes one change of the audit, which can be undone. Repeat the request with after " +
-				"set to " +
-				"next until next is absent. A repeated request changes no key twice.",
+			Details: "Makes one change of the audit, which can be undone. Repeat the request with " +
+				"after set to next until next is absent. A repeated request changes no key twice.",
 		}, func(ctx context.Context, in *ManyKeys[C]) (*ManyChanged, error) {
 			return in.operate(ctx, s, b)
 		})

@@ -35,12 +35,9 @@ func (s *formState) read(c Command) {
 		if err := f.read(s.values, options); err != nil {
 			s.errors[f.name] = err.Error()
 		}
-		if _, isLimits := f.target().(*[]policydoc.Limit); isLimits {
-			for i, text := range lines(s.values.Get(f.name)) {
-				if _, err := limits.Parse(text); err != nil {
-					s.errors[f.name+"["+strconv.Itoa(i)+"]"] = form.Sentence(err.Error())
-				}
-			}
+		if list, isLimits := f.target().(*[]policydoc.Limit); isLimits {
+			_, wrong := policydoc.ToLimits(f.name, *list)
+			s.refuse(c, &policy.InvalidError{Fields: wrong})
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -304,39 +305,17 @@ func TestBulkOnAllMatching(t *testing.T) {
 	s.Get("/keys/bulk?do=plan&of=all&filter=q%3Dk").Wants(
 		t, http.StatusOK, "All keys whose name contains “k”: 60.", "Change plan of 60 keys", `name="plan"`,
 	)
-	form := fields(
-		"do",
-		"plan",
-		"of",
-		"all",
-		"filter",
-		"q=k",
-		"plan",
-		"pro",
-		"reason",
-		"upgrade",
-		"count",
-		"60",
-	)
+	typed := func() url.Values {
+		return fields("do", "plan", "of", "all", "filter", "q=k", "plan", "pro", "reason", "upgrade",
+			"count", "60")
+	}
+	form := typed()
 	s.Post("/keys/bulk", sitetest.With(reviewed(s, form), "reason", "")).Wants(t,
 		http.StatusUnprocessableEntity, "Enter a reason")
 	s.Post("/keys/bulk", sitetest.With(form, "reason", "upgrade", "plan", "none")).Wants(
 		t, http.StatusUnprocessableEntity, `id="plan-error"`,
 	)
-	form = fields(
-		"do",
-		"plan",
-		"of",
-		"all",
-		"filter",
-		"q=k",
-		"plan",
-		"pro",
-		"reason",
-		"upgrade",
-		"count",
-		"60",
-	)
+	form = typed()
 	last, _ := s.Finish(s.Post("/keys/bulk", reviewed(s, form)))
 	last.Wants(t, http.StatusOK, fmt.Sprintf("%d changed, 0 unchanged", count))
 	set, err := keys.Set(t.Context())

@@ -95,17 +95,18 @@ func (d *Pages) list() *table.Of[app.AlertQuery, app.Alert] {
 				{Head: "Used", Class: "num", Cell: func(a *app.Alert) templ.Component {
 					return templates.Text(page.Number(a.Used) + " of " + page.Number(a.Max))
 				}},
-				{Head: "Resets", Cell: func(a *app.Alert) templ.Component { return templates.At(a.Resets) }},
+				{Head: "Resets",
+					Cell: func(a *app.Alert) templ.Component { return templates.At(a.Resets) }},
 			}
 		},
 		Filters: func(_ context.Context, q *app.AlertQuery) ([]templates.Filter, error) {
-			return []templates.Filter{{Name: "key", Label: "Key", Hint: "Name or id", Shown: q.KeyName}}, nil
+			return []templates.Filter{{Name: "key", Label: "Key", Hint: "Name or id",
+				Shown: q.KeyName}}, nil
 		},
 		Empty: func(*app.AlertQuery, *list.Page[app.Alert]) templates.Empty {
 			return templates.Empty{Heading: "No alerts",
 				Advice: "No call has crossed a threshold in the last 30 days. To get alerts, add " +
-					"thresholds " +
-					"to a limit of a plan, policy or override: 10,000 per day, notify at 80 %."}
+					"thresholds to a limit of a plan, policy or override: 10,000 per day, notify at 80 %."}
 		},
 		Add: d.addTarget,
 	}
