@@ -1,10 +1,7 @@
 package limiter
 
 import (
-	"fmt"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"tidegate/internal/limiter/calendar"
@@ -42,7 +39,7 @@ func (l Limit) Span() time.Duration {
 // Algorithm names a way of counting calls in a window. The zero value is Log.
 type Algorithm uint8
 
-// The algorithms. Their names in text (String, ParseAlgorithm) are "log", "counter",
+// The algorithms. Their names in text (String) are "log", "counter",
 // "token-bucket" and "fixed-window".
 const (
 	// Log is the exact sliding window: it stores the times of admitted calls, merged only
@@ -72,14 +69,6 @@ func (a Algorithm) String() string {
 		return algorithmNames[a]
 	}
 	return "algorithm(" + strconv.Itoa(int(a)) + ")"
-}
-
-// ParseAlgorithm is the inverse of String.
-func ParseAlgorithm(name string) (Algorithm, error) {
-	if a := slices.Index(algorithmNames[:], name); a >= 0 {
-		return Algorithm(a), nil
-	}
-	return 0, fmt.Errorf("algorithm %q is not one of %s", name, strings.Join(algorithmNames[:], ", "))
 }
 
 // Calendar aligns a FixedWindow to periods of the calendar in a time zone. The zero value

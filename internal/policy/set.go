@@ -265,9 +265,6 @@ const (
 // GlobalID is the subject under which the usage of all callers is recorded.
 const GlobalID = "global"
 
-// RouteID returns the id under which the usage of a route is recorded.
-func RouteID(name string) string { return "route-" + Tag(name) }
-
 // GroupID returns the id under which the usage of a group of keys is recorded.
 func GroupID(name string) string { return "group-" + Tag(name) }
 

@@ -8,11 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/valkey-io/valkey-go"
-
 	"tidegate/internal/changes"
 	"tidegate/internal/policy"
-	"tidegate/internal/store/keyspace"
 )
 
 // List is a list of keys with a special state or setting.
@@ -261,29 +258,4 @@ func (s *Store) PlanCounts(ctx context.Context, set *policy.Set) (map[int]int64,
 		byPlan[set.Plans[i].Number] = int64(n)
 	}
 	return byPlan, nil
-}
-
-// idsPerRead is how many members of a bucket's list EachID reads at once.
-const idsPerRead = 5_000
-
-// EachID calls yield with the id of every listed key, bucket by bucket.
-func EachID(ctx context.Context, client valkey.Client, yield func(id string)) error {
-	for _, b := range keyspace.All() {
-		from, to := "["+allKeys+"\x00", "["+allKeys+"\x00\xff"
-		for {
-			read := client.B().Zrangebylex().Key(b.Lists()).Min(from).Max(to).Limit(0, idsPerRead).Build()
-			members, err := client.Do(ctx, read).AsStrSlice()
-			if err != nil {
-				return fmt.Errorf("registry: list keys: %w", err)
-			}
-			for _, m := range members {
-				yield(memberID(m))
-			}
-			if len(members) < idsPerRead {
-				break
-			}
-			from = "(" + members[len(members)-1]
-		}
-	}
-	return nil
 }

@@ -12,9 +12,7 @@
 package keyspace
 
 import (
-	"errors"
 	"hash/crc32"
-	"sync"
 )
 
 // Buckets is the number of buckets.
@@ -36,23 +34,6 @@ func All() []Bucket {
 		all[i] = Bucket(i)
 	}
 	return all
-}
-
-// ForEach calls do for each bucket, in up to limit goroutines at a time. It waits for all
-// and returns their errors, joined in the order of the buckets.
-func ForEach(buckets []Bucket, limit int, do func(Bucket) error) error {
-	errs := make([]error, len(buckets))
-	slots := make(chan struct{}, limit)
-	var wait sync.WaitGroup
-	for i, b := range buckets {
-		slots <- struct{}{}
-		wait.Go(func() {
-			errs[i] = do(b)
-			<-slots
-		})
-	}
-	wait.Wait()
-	return errors.Join(errs...)
 }
 
 // Name returns the name of a value of the whole bucket: tg:{tag}:what.

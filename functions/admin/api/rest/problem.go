@@ -153,21 +153,3 @@ func Unprocessable(errs ...Detail) *Problem {
 	return NewProblem(http.StatusUnprocessableEntity, statusDetails[http.StatusUnprocessableEntity],
 		errs[:min(len(errs), MaxErrors)]...)
 }
-
-// Details collects errors in a body.
-type Details []Detail
-
-// Add adds an error at a place of the body, unless err is nil.
-func (d *Details) Add(location string, err error) {
-	if err != nil {
-		*d = append(*d, Detail{Location: "body." + location, Message: Clip(err.Error())})
-	}
-}
-
-// Err returns the 422 problem of the collected errors, or nil without any.
-func (d *Details) Err() error {
-	if len(*d) == 0 {
-		return nil
-	}
-	return Unprocessable(*d...)
-}

@@ -115,17 +115,3 @@ func TestProblemOmitsValue(t *testing.T) {
 		t.Error("the problem contains the value")
 	}
 }
-
-func TestDetails(t *testing.T) {
-	var d Details
-	d.Add("plan", nil)
-	if err := d.Err(); err != nil {
-		t.Fatal(err)
-	}
-	d.Add("limits[0].window", errors.New("is missing"))
-	var p *Problem
-	if !errors.As(d.Err(), &p) || p.Status != http.StatusUnprocessableEntity || len(p.Errors) != 1 ||
-		p.Errors[0] != (Detail{Location: "body.limits[0].window", Message: "is missing"}) {
-		t.Errorf("%+v", p)
-	}
-}

@@ -35,9 +35,6 @@ type Changes struct {
 	histories map[string][]Entry            // by subject and version
 }
 
-// PreviewButton is the value of the form button that shows a preview.
-const PreviewButton = "preview"
-
 // New returns a Changes that reads the audit from keys.
 func New(renderer *page.Renderer, keys *app.Registry) *Changes {
 	return &Changes{renderer: renderer, keys: keys, known: map[string][]templates.Change{},

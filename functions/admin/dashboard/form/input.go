@@ -75,9 +75,6 @@ func Sentence(message string) string {
 	return strings.ToUpper(message[:first]) + strings.TrimSuffix(message[first:], ".") + "."
 }
 
-// Field returns a field with the typed text of an input and its error.
-func Field(in Input) templates.Field { return templates.Field{Value: in.Text, Error: in.Error} }
-
 // TextField returns a field for a line of at most maxLen characters. sample is its
 // placeholder.
 func TextField(name, label, sample string, maxLen int, in Input) templates.FormField {
