@@ -176,12 +176,14 @@ func TestSettingsCanChange(t *testing.T) {
 // shows: another store is another resource, which is empty.
 func TestFixedSettingsCannotChange(t *testing.T) {
 	fixed := []string{"store", "valkeyVersion", "pepperSecret", "changesBucket"}
-	nodes, given := once(onNodes()), func(p *settings.Props) {
+	nodes := once(onNodes())
+	inNetwork := with(settings.Default("prod"), func(p *settings.Props) {
 		p.VPC, p.Subnets = "vpc-0a1b2c3d", []string{"subnet-0a1b2c3d", "subnet-1a1b2c3d"}
+	})
+	existing := with(inNetwork, func(p *settings.Props) {
 		p.Key = "arn:aws:kms:eu-west-1:111122223333:key/0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f"
 		p.Snapshot = "arn:aws:elasticache:eu-west-1:111122223333:serverlesscachesnapshot:a"
-	}
-	existing := with(settings.Default("prod"), given)
+	})
 	for name, c := range map[string]struct {
 		before func() (template, error)
 		after  settings.Props
@@ -196,7 +198,7 @@ func TestFixedSettingsCannotChange(t *testing.T) {
 			"AvailabilityZone replaces AWS::EC2::Subnet"},
 		"replicas": {nodes, with(onNodes(), func(p *settings.Props) { p.Replicas = 1 }),
 			"ReplicasPerNodeGroup replaces AWS::ElastiCache::ReplicationGroup"},
-		"vpc": {minimal, existing, "SubnetIds replaces AWS::ElastiCache::ServerlessCache"},
+		"vpc": {minimal, inNetwork, "SubnetIds replaces AWS::ElastiCache::ServerlessCache"},
 		"subnets": {once(existing), with(existing, func(p *settings.Props) {
 			p.Subnets = []string{"subnet-0a1b2c3d", "subnet-2a1b2c3d"}
 		}), "SubnetIds replaces AWS::ElastiCache::ServerlessCache"},

@@ -3,9 +3,11 @@
 package main
 
 import (
+	"context"
 	"maps"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,6 +34,22 @@ type checkFunction struct {
 	data   string // folder of the log of changes
 	client valkey.Client
 	log    waiting.Buffer
+	asked  atomic.Int64 // how often the environment asked for another event after an answer
+	calls  atomic.Int64
+}
+
+// Invoke is that of one caller.
+func (f *checkFunction) Invoke(ctx context.Context, event []byte) ([]byte, error) {
+	f.calls.Add(1)
+	return f.Function.Invoke(ctx, event)
+}
+
+// rest waits until the environment sleeps, for longer than the time of which one that is
+// never called again may hold counts.
+func (f *checkFunction) rest(t *testing.T) {
+	t.Helper()
+	waiting.Until(t, "the environment sleeps", func() bool { return f.asked.Load() == f.calls.Load() })
+	<-time.After(25 * time.Millisecond)
 }
 
 // startCheck starts the function with further variables. The plan of every caller allows
@@ -53,6 +71,7 @@ func startCheckFrom(t *testing.T, binary, url, data string, more map[string]stri
 	var err error
 	f.Function, err = lambda.Start(lambda.Config{
 		Name: "check", Binary: binary, Env: env, Warm: 1, Timeout: 30 * time.Second, Log: &f.log,
+		Report: func(lambda.Report) { f.asked.Add(1) },
 	})
 	if err != nil {
 		t.Fatalf("%v: %s", err, f.log.String())

@@ -12,10 +12,6 @@ import (
 	"tidegate/internal/testing/waiting"
 )
 
-// rest waits longer than the time of which an environment that is never called again may
-// hold counts.
-func rest() { <-time.After(25 * time.Millisecond) }
-
 // A function that is called once and then stays frozen has sent all its counts: charts
 // and rankings are complete without another call.
 func TestOneCallIsCountedAtOnce(t *testing.T) {
@@ -23,7 +19,7 @@ func TestOneCallIsCountedAtOnce(t *testing.T) {
 	key, secret := f.newKey(t)
 	reader := records.NewReader(f.client, time.Now)
 	for n := range int64(3) { // of which the last is denied
-		rest()
+		f.rest(t)
 		began, event := time.Now(), []byte(restEvent(secret.Reveal()))
 		if _, err := f.Invoke(t.Context(), event); err != nil {
 			t.Fatal(err)

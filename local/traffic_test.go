@@ -49,7 +49,7 @@ type traffic struct {
 	tallies      map[string]*tally
 	sent         int
 	bursts       int
-	environments []*lambda.Function // with one environment each
+	environments []*checkFunction // with one environment each
 	base         string
 	client       *http.Client
 }
@@ -59,10 +59,10 @@ func newTraffic(t *testing.T) *traffic {
 	server := valkeytest.Start(t)
 	w := &traffic{checkFunction: startCheck(t, server, nil), t: t, ids: map[string]string{},
 		secrets: map[string]apikey.Secret{}, tallies: map[string]*tally{"": newTally()}}
-	w.environments = []*lambda.Function{w.Function}
+	w.environments = []*checkFunction{w.checkFunction}
 	for range 2 {
 		another := startCheckFrom(t, filepath.Join(bin(t), "check", "bootstrap"), server, w.data, nil)
-		w.environments = append(w.environments, another.Function)
+		w.environments = append(w.environments, another)
 	}
 	registrytest.Save(t, w.store, byTest, func(s *policy.Set) {
 		s.Plans = []policy.Plan{{Name: "two", Limits: registrytest.Limits("20 per hour",
@@ -192,11 +192,11 @@ func (w *traffic) call(name, path string, cost int64) {
 // burst makes calls in one environment, as fast as it answers, but for the last. The
 // environments take turns, and sleep in between.
 func (w *traffic) burst(n int, name, path string, cost int64) {
-	w.Function = w.environments[w.bursts%len(w.environments)]
+	w.checkFunction = w.environments[w.bursts%len(w.environments)]
 	w.bursts++
 	for i := range n {
 		if i == n-1 {
-			rest()
+			w.rest(w.t)
 		}
 		w.call(name, path, cost)
 	}
