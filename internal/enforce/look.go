@@ -9,7 +9,6 @@ import (
 
 	"tidegate/internal/cause"
 	"tidegate/internal/limits"
-	"tidegate/internal/lua"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
 )
@@ -107,16 +106,12 @@ func (c *Result) decide(own int) {
 
 // look fills in the states of the limits of steps, in one flush.
 func (c *Checker) look(ctx context.Context, steps []Step, states []LimitState) error {
-	return c.lookWith(ctx, lookScript, steps, states)
-}
-
-func (c *Checker) lookWith(ctx context.Context, script *lua.Script, steps []Step, states []LimitState) error {
 	var runs []run
 	for _, s := range steps {
 		if len(s.Limits) == 0 {
 			continue
 		}
-		r := sharedRun(script, s.Subject, s.step)
+		r := sharedRun(lookScript, s.Subject, s.step)
 		if s.step.Reset > 0 {
 			r.args[1] = strconv.FormatInt(s.step.Reset, 10)
 		}

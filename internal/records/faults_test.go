@@ -158,7 +158,7 @@ func TestBoundaries(t *testing.T) {
 	}
 	w.envs[0].end()
 	for _, step := range []time.Duration{0, 15 * time.Minute, time.Hour} {
-		s := w.caller("bounds", Day(1, step, now.In(zone)))
+		s := w.caller("bounds", day(1, step, now.In(zone)))
 		if got := s.Sum().Calls(); got != yesterday || !s.From.Equal(midnight.AddDate(0, 0, -1)) {
 			t.Errorf("yesterday by %s: got %d calls from %v, want %d", step, got, s.From, yesterday)
 		}
@@ -195,7 +195,7 @@ func TestCommandsOfAPage(t *testing.T) {
 	for _, g := range []Range{
 		Last(5*time.Minute, time.Minute, now), Last(time.Hour, time.Minute, now),
 		Last(24*time.Hour, 15*time.Minute, now), Last(7*24*time.Hour, time.Hour, now),
-		Last(30*24*time.Hour, 6*time.Hour, now), Day(1, 15*time.Minute, now),
+		Last(30*24*time.Hour, 6*time.Hour, now), day(1, 15*time.Minute, now),
 	} {
 		what := fmt.Sprintf("range of %s", g.To.Sub(g.From))
 		reads("chart, "+what, 29, func() error { _, err := w.reader.Total(ctx, g); return err })

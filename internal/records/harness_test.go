@@ -165,3 +165,10 @@ func (w *world) noExpiry() (keys []string, all int) {
 	}
 	return keys, len(names)
 }
+
+// day returns a day in the zone of now: today, or a number of days before it.
+func day(before int, step time.Duration, now time.Time) Range {
+	year, month, date := now.Date()
+	at := func(date int) time.Time { return time.Date(year, month, date, 0, 0, 0, 0, now.Location()) }
+	return Range{at(date - before), at(date - before + 1), step}
+}

@@ -37,13 +37,6 @@ func Last(d, step time.Duration, now time.Time) Range {
 	return Range{end.Add(-d), end, step}
 }
 
-// Day returns a day in the zone of now: today, or a number of days before it.
-func Day(before int, step time.Duration, now time.Time) Range {
-	year, month, day := now.Date()
-	at := func(day int) time.Time { return time.Date(year, month, day, 0, 0, 0, 0, now.Location()) }
-	return Range{at(day - before), at(day - before + 1), step}
-}
-
 // part is slots of one scale, from first to before end.
 type part struct {
 	scale      scale

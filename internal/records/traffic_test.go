@@ -110,8 +110,8 @@ func (w *world) checkAll() {
 	for _, g := range []Range{
 		Last(5*time.Minute, time.Minute, now), Last(time.Hour, time.Minute, now),
 		Last(24*time.Hour, 15*time.Minute, now), Last(7*24*time.Hour, time.Hour, now),
-		Last(30*24*time.Hour, 6*time.Hour, now), Day(0, time.Hour, now), Day(1, time.Hour, now),
-		Day(0, 30*time.Minute, now.In(kolkata)), Last(time.Hour, 0, now), Last(24*time.Hour, 0, now),
+		Last(30*24*time.Hour, 6*time.Hour, now), day(0, time.Hour, now), day(1, time.Hour, now),
+		day(0, 30*time.Minute, now.In(kolkata)), Last(time.Hour, 0, now), Last(24*time.Hour, 0, now),
 		{From: minute.Add(-50 * time.Minute), To: minute.Add(-13 * time.Minute)},
 	} {
 		w.checkRange(g)

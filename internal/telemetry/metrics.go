@@ -55,12 +55,6 @@ const (
 // StoreLatency is the name of the metric of Valkey's response times, in milliseconds.
 const StoreLatency = "StoreLatency"
 
-// Names returns the names of all metrics.
-func Names() []string { return append(names[:len(names):len(names)], StoreLatency) }
-
-// String returns the name in CloudWatch.
-func (m Metric) String() string { return names[m] }
-
 var names = [metrics]string{
 	"Checks", "Allowed", "Denied", "ShadowDenied", "Degraded", "NearLimit", "StoreErrors",
 	"Refused", "Unauthorized", "ColdStart",

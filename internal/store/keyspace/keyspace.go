@@ -69,9 +69,6 @@ const PolicyID = "policy"
 // PolicyBuckets are the two buckets that have the policy, half of the slots apart.
 var PolicyBuckets = [2]Bucket{0, Buckets / 2}
 
-// State returns the name of the counts of a subject's limits.
-func State(id string) string { return Of(id, "s") }
-
 // TokensID is the subject id that all machine tokens share.
 const TokensID = "tokens"
 

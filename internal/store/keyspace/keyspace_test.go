@@ -42,7 +42,7 @@ func TestSubjectsSpreadOverBuckets(t *testing.T) {
 	}
 	tag := BucketOf("A1").Name("")
 	records := BucketOf("A1").Records()
-	if records != tag+"cr" || State("A1") != tag+"A1:s" {
-		t.Errorf("records %s and state %s are not both in %s", records, State("A1"), tag)
+	if records != tag+"cr" || Of("A1", "s") != tag+"A1:s" {
+		t.Errorf("records %s and state %s are not both in %s", records, Of("A1", "s"), tag)
 	}
 }
