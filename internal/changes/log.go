@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tidegate/internal/lua"
 	"tidegate/internal/objects"
 	"tidegate/internal/store/keyspace"
 )
@@ -88,18 +87,6 @@ type Log struct {
 	due      atomic.Uint64                        // number of the newest checkpoints, once known
 	looked   atomic.Uint64                        // the newest change when they were last not due
 	audited  atomic.Uint64                        // the minute added changes up to this number
-}
-
-// Valkey runs scripts and reads positions.
-type Valkey interface {
-	// Field reads a field of hashes, in one flush: a text for each, none without the field.
-	Field(ctx context.Context, field string, hashes []string) []lua.Reply
-	// Run runs a script several times, in one flush. After an error the run may have been
-	// executed, or be executed later.
-	Run(ctx context.Context, script *lua.Script, runs []lua.Run) []lua.Reply
-	// Replicated waits until the replicas, if there are any, have what was written to the
-	// slots of these names before.
-	Replicated(ctx context.Context, names []string) error
 }
 
 // New returns the log in a store, whose view is in Valkey.

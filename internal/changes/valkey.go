@@ -19,6 +19,18 @@ const (
 	waits = 8
 )
 
+// Valkey runs scripts and reads positions.
+type Valkey interface {
+	// Field reads a field of hashes, in one flush: a text for each, none without the field.
+	Field(ctx context.Context, field string, hashes []string) []lua.Reply
+	// Run runs a script several times, in one flush. After an error the run may have been
+	// executed, or be executed later.
+	Run(ctx context.Context, script *lua.Script, runs []lua.Run) []lua.Reply
+	// Replicated waits until the replicas, if there are any, have what was written to the
+	// slots of these names before.
+	Replicated(ctx context.Context, names []string) error
+}
+
 // server is a Valkey, or a cluster of them.
 type server struct {
 	client   valkey.Client

@@ -18,16 +18,16 @@
 //	attempts              every call, denied or not; gives nothing back
 //	attempts in shadow    the same, for shadow limits that count denied calls
 //
-// A limit of another fate lets the ordinary state count too. So the mark of a limit can be
-// taken away at any time. A limit that an override replaces only counts.
+// If a limit has another fate, the ordinary state of its count counts too. So the mark of a
+// limit can be taken away at any time, and the limit knows the calls before. A limit that an override replaces only counts.
 //
 // # The log
 //
 // A log is a list of entries (time, total): when something was counted, and all that was
 // counted until then. What was used in a window is the newest total less the total of the
 // last entry before the window. A cost fits a limit if it is at most what is left of the
-// limit's number; a cost above the number never fits. The newest entry does not change its
-// time.
+// limit's number; a cost above the number never fits. No merge changes the time of the
+// newest entry: it is the instant of the latest call.
 //
 // For example, a call of cost 3 at the time t, the first of a caller with 100 a minute and
 // 1,000 an hour. Both limits are of one count, so there is one key, and the step writes
@@ -37,14 +37,15 @@
 // a denied call, also if only one of the limits denies it.
 //
 // The log remembers what limits named when they took from it: the longest window and the
-// largest number. Both are kept for a whole window after they were last named, and are gone
-// two later. Denials and looks name nothing, except that a denied attempt names on its own
+// largest number. Both are kept for at least one such window after they were last named, and
+// while calls come for at most two. Denials and looks name nothing, except that a denied attempt names on its own
 // log.
 //
 // When the log has nearly doubled since the last time (1.9 times), the same step merges
-// neighbours in a piece of at most 300 entries: while a merged entry stands for at most a
-// 500th of what came after it, or while more came after it than the largest number that is
-// remembered. A merged entry has the time of its latest call. So two calls of cost 1 merge
+// neighbours in a piece of at most 300 entries. Two rules allow a merge, and one is enough:
+// the merged entry stands for at most a 500th of what came after it; or more came after it
+// than the largest remembered number, so no limit tells its calls apart. A merged entry has
+// the time of its latest call. So two calls of cost 1 merge
 // only when 1,000 came after them: limits of up to 1,000 are exact, and a larger one
 // withholds less than a 500th of its number for as long as the calls of one entry lie
 // apart. Merging never admits too much.

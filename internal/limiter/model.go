@@ -104,7 +104,7 @@ func (l *log) add(cost, now, reset int64, settles bool) {
 		l.times, l.totals, l.full = []int64{now - 1}, []int64{0}, l.least
 	}
 	end := len(l.times) - 1
-	if settles {
+	if settles { // totals are modulo 4 * reach, and 2^32 is room for the calls that follow
 		cost = min(cost, 4*reach-1<<32-l.after(0))
 	}
 	total := l.totals[end] + cost
@@ -443,7 +443,7 @@ func (m *Model) step(s Step, clock int64, takes bool) []int64 {
 		p := m.add(c, c.Cost, now, clock, s.Reset, false)
 		answers[i], _ = c.answers(p, now, clock, s.Reset) // a denied attempt waits for itself, too
 		for k := 1; passed == 1 && fits[i] && k < len(answers[i]); k += replyAnswer {
-			answers[i][k] = 0
+			answers[i][k] = 0 // what is taken needs no wait, also if the next call would
 		}
 	}
 	if takes && passed == 1 && s.Record != "" {

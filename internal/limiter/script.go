@@ -78,7 +78,7 @@ var (
 	giveScript = lua.New(func() string { return GiveScript(giveHead, returnReply) })
 )
 
-// Bits of a state's first byte, beside its algorithm.
+// Bits of a state's first byte. The two lowest bits are its algorithm.
 const (
 	attemptsBit = 4
 	shadowBit   = 8
