@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/page"
@@ -40,7 +41,7 @@ func (p *progress) processed() int64 { return p.Done + p.Skipped + p.Failed }
 // next makes the next step of the command whose sealed state a form carries.
 func (p *Pages) next(w http.ResponseWriter, r *http.Request, state string) error {
 	var so progress
-	if !p.Sealer.Open(sealLabel, state, &so) {
+	if !p.Sealer.Open(sealLabel, state, &so, time.Now()) {
 		return page.Problem{Status: http.StatusBadRequest, Heading: "This page is too old",
 			Advice: "Select the keys again. Those that are changed already are skipped."}
 	}
@@ -129,7 +130,7 @@ func (p *Pages) renderProgress(w http.ResponseWriter, r *http.Request, status in
 			Address: p.Path("/keys/" + f.ID), Why: page.Clip(f.Why, page.MaxName)})
 	}
 	if so.Next != "" || problem != "" {
-		state, err := p.Sealer.Seal(sealLabel, so, sealedFor)
+		state, err := p.Sealer.Seal(sealLabel, so, time.Now().Add(sealedFor))
 		if err != nil {
 			return page.Failed("keep progress", err)
 		}

@@ -19,6 +19,7 @@ import (
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth/oidc"
 	"tidegate/functions/admin/auth/password"
+	"tidegate/functions/admin/auth/seal"
 	"tidegate/functions/admin/auth/throttle"
 	"tidegate/functions/admin/auth/token"
 	"tidegate/functions/admin/dashboard/page"
@@ -69,7 +70,7 @@ type Services struct {
 	Tokens    *token.Store
 	Logins    *throttle.Throttle
 	Owners    *throttle.Owners
-	// Pepper gives the keys of page.Sealer.
+	// Pepper gives the key of seal.Sealer.
 	Pepper apikey.Pepper
 	// Ready returns nil if checks can work with Valkey.
 	Ready func(context.Context) error
@@ -125,9 +126,7 @@ func (s *server) start() (http.Handler, error) {
 		return nil, err
 	}
 	if !s.unavailable {
-		if s.Sealer, err = page.NewSealer(s.Pepper); err != nil {
-			return nil, err
-		}
+		s.Sealer = seal.New(s.Pepper)
 	}
 	if s.users, err = password.NewUsers(s.Users); err != nil {
 		return nil, err

@@ -18,6 +18,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"tidegate/functions/admin/auth/seal"
+	"tidegate/internal/apikey"
 	"time"
 
 	gooidc "github.com/coreos/go-oidc/v3/oidc"
@@ -120,7 +122,7 @@ func (c Config) fingerprint() string {
 // Provider logs people in. It is safe for concurrent use.
 type Provider struct {
 	config Config
-	sealer sealer
+	sealer *seal.Sealer
 	client *http.Client
 	now    func() time.Time
 
@@ -130,14 +132,10 @@ type Provider struct {
 	failure  error      // why it did
 }
 
-// New returns a Provider. It makes no request yet. secret keys the seal of the browsers'
-// cookies.
-func New(c Config, secret []byte) (*Provider, error) {
+// New returns a Provider. It makes no request yet. The pepper keys the seal of the
+// browsers' cookies.
+func New(c Config, pepper apikey.Pepper) (*Provider, error) {
 	if err := c.validate(); err != nil {
-		return nil, fmt.Errorf("oidc: %w", err)
-	}
-	sealer, err := newSealer(secret)
-	if err != nil {
 		return nil, fmt.Errorf("oidc: %w", err)
 	}
 	client := &http.Client{
@@ -145,7 +143,7 @@ func New(c Config, secret []byte) (*Provider, error) {
 		Timeout:       stepTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	return &Provider{config: c, sealer: sealer, client: client, now: time.Now}, nil
+	return &Provider{config: c, sealer: seal.New(pepper), client: client, now: time.Now}, nil
 }
 
 // Host returns the provider's host name, to display.
@@ -169,8 +167,8 @@ func (p *Provider) Start(ctx context.Context, next string) (address, sealed stri
 	if err != nil {
 		return "", "", err
 	}
-	f := newFlow(next, p.now())
-	if sealed, err = p.sealer.seal(f); err != nil {
+	f := newFlow(next)
+	if sealed, err = p.sealer.Seal(flowLabel, f, p.now().Add(FlowLife)); err != nil {
 		return "", "", err
 	}
 	return e.oauth.AuthCodeURL(f.State, gooidc.Nonce(f.Nonce),
@@ -245,10 +243,10 @@ func (p *Provider) context(ctx context.Context) (context.Context, context.Cancel
 // cookie's state and is in time. A refusal may lack the state, as some of Amazon Cognito's
 // do: anybody can write such a link, so only the codes of the standards are taken from it.
 func (p *Provider) flowOf(sealed string, answer url.Values) (flow, error) {
-	f, err := p.sealer.open(sealed)
+	var f flow
 	code := answer.Get("error")
 	switch {
-	case err != nil || !p.now().Before(f.Ends):
+	case !p.sealer.Open(flowLabel, sealed, &f, p.now()):
 		return flow{}, ErrFlow
 	case !answer.Has("state") && slices.Contains(refusals, code):
 		return flow{}, &RefusedError{Code: code}

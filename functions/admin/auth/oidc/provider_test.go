@@ -13,13 +13,14 @@ import (
 	"golang.org/x/oauth2"
 
 	"tidegate/functions/admin/auth"
+	"tidegate/internal/apikey"
 	"tidegate/internal/testing/oidctest"
 	"tidegate/internal/testing/waiting"
 )
 
 const callback = "http://127.0.0.1:9/login/oidc/callback"
 
-var secret = []byte(strings.Repeat("s", 32))
+var secret = apikey.Pepper(strings.Repeat("s", 32))
 
 // fixture is a client of a real provider, and a person who logs in there.
 type fixture struct {

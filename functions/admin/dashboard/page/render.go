@@ -20,6 +20,7 @@ import (
 	"github.com/alexedwards/scs/v2"
 
 	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/auth/seal"
 	"tidegate/web/static"
 )
 
@@ -36,7 +37,7 @@ type Renderer struct {
 	// Session holds the logged-in user and the message for the next page.
 	Session *scs.SessionManager
 	// Sealer encrypts secrets for a later request; nil without a store.
-	Sealer *Sealer
+	Sealer *seal.Sealer
 	// Resumes reports whether the form of a request can be shown again as it was typed; nil
 	// if none can.
 	Resumes func(*http.Request) bool
