@@ -18,8 +18,9 @@
 //	attempts              every call, denied or not; gives nothing back
 //	attempts in shadow    the same, for shadow limits that count denied calls
 //
-// If a limit has another fate, the ordinary state of its count counts too. So the mark of a
-// limit can be taken away at any time, and the limit knows the calls before. A limit that an override replaces only counts.
+// If a limit has another fate, the ordinary state of its count counts too. So the mark of
+// a limit can be taken away at any time, and the limit knows the calls before. A limit
+// that an override replaces only counts.
 //
 // # The log
 //
@@ -37,9 +38,9 @@
 // a denied call, also if only one of the limits denies it.
 //
 // The log remembers what limits named when they took from it: the longest window and the
-// largest number. Both are kept for at least one such window after they were last named, and
-// while calls come for at most two. Denials and looks name nothing, except that a denied attempt names on its own
-// log.
+// largest number. Both are kept for at least one such window after they were last named,
+// and while calls come for at most two. Denials and looks name nothing, except that a
+// denied attempt names on its own log.
 //
 // When the log has nearly doubled since the last time (1.9 times), the same step merges
 // neighbours in a piece of at most 300 entries. Two rules allow a merge, and one is enough:
@@ -73,9 +74,9 @@
 // longer, and the wait says so: waits count from the clock. A retry passes after its wait,
 // and not a microsecond earlier, if nobody else calls.
 //
-// A reset is a time of the server's clock that whoever makes a step brings: what was counted
-// up to it does not count. Of a state other than a log, nothing counts if its first call
-// was not later.
+// A reset is a time of the server's clock that whoever makes a step brings: what was
+// counted up to it does not count. Of a state other than a log, nothing counts if its
+// first call was not later.
 //
 // # Settlement
 //

@@ -20,8 +20,8 @@ type Sealer struct{ aead cipher.AEAD }
 
 // New returns a Sealer.
 func New(pepper apikey.Pepper) *Sealer {
-	block, _ := aes.NewCipher(pepper.Derive("what a later request gets back")) // 32 bytes are a key
-	aead, _ := cipher.NewGCMWithRandomNonce(block)                             // AES has blocks of the right size
+	block, _ := aes.NewCipher(pepper.Derive("what a later request gets back")) // Derive returns 32 bytes
+	aead, _ := cipher.NewGCMWithRandomNonce(block)                             // AES has blocks of 16 bytes
 	return &Sealer{aead}
 }
 
