@@ -112,7 +112,7 @@ func (a *attempt) finish() {
 		return
 	}
 	if !slices.Contains(documented(a.t), line) {
-		a.t.Errorf("local/attacks/attacks.md does not have this row, which ATTACKS_TABLE=FILE writes:\n%s", line)
+		a.t.Errorf("%s does not have this row, which ATTACKS_TABLE=FILE writes:\n%s", document, line)
 	}
 }
 
