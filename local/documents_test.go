@@ -230,29 +230,24 @@ func TestFirstPolicyOfStart(t *testing.T) {
 	}
 }
 
-// The calls of the README and of docs/start.md end in two denials.
-func TestTwelveCallsOfTheDocuments(t *testing.T) {
+// The calls of the README end in two denials.
+func TestTwelveCallsOfTheReadme(t *testing.T) {
 	needCurl(t)
-	for page, heading := range map[string]string{"README.md": "## Quick start",
-		"docs/start.md": "## Run it"} {
-		t.Run(page, func(t *testing.T) {
-			p := start(t)
-			calls := 0
-			for _, command := range commandsOf(t, page, heading) {
-				if !strings.HasPrefix(command, "for i in ") {
-					continue
-				}
-				calls++
-				command = strings.ReplaceAll(command, "http://127.0.0.1:8080", p.url("rest"))
-				out, err := exec.CommandContext(t.Context(), "bash", "-euc",
-					"FREE="+p.key("free")+"\n"+command).CombinedOutput()
-				if want := strings.Repeat("200 ", 10) + "429 429 "; err != nil || string(out) != want {
-					t.Errorf("%s: %q, %v; want %q", command, out, err, want)
-				}
-			}
-			if calls != 1 {
-				t.Errorf("%s has %d loops of calls, want 1", page, calls)
-			}
-		})
+	p := start(t)
+	calls := 0
+	for _, command := range commandsOf(t, "README.md", "## Quick start") {
+		if !strings.HasPrefix(command, "for i in ") {
+			continue
+		}
+		calls++
+		command = strings.ReplaceAll(command, "http://127.0.0.1:8080", p.url("rest"))
+		out, err := exec.CommandContext(t.Context(), "bash", "-euc",
+			"FREE="+p.key("free")+"\n"+command).CombinedOutput()
+		if want := strings.Repeat("200 ", 10) + "429 429 "; err != nil || string(out) != want {
+			t.Errorf("%s: %q, %v; want %q", command, out, err, want)
+		}
+	}
+	if calls != 1 {
+		t.Errorf("the README has %d loops of calls, want 1", calls)
 	}
 }

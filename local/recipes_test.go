@@ -115,7 +115,7 @@ type script struct {
 	edit func(event map[string]any)
 }
 
-// inNode returns a recipe of docs/recipes.md in Node.js as a function.
+// inNode returns a recipe of docs/direct.md in Node.js as a function.
 func (r recipes) inNode(t *testing.T, heading string) script {
 	t.Helper()
 	node, err := exec.LookPath("node")
@@ -125,16 +125,16 @@ func (r recipes) inNode(t *testing.T, heading string) script {
 		_, err = os.Stat(filepath.Join(packages, "@aws-sdk", "client-lambda"))
 	}
 	browsertest.Need(t, err, "install it: npm ci --ignore-scripts --prefix web/middleware/node")
-	s := r.script(t, map[string]string{"recipe.cjs": documented(t, "recipes.md", heading, "js"),
+	s := r.script(t, map[string]string{"recipe.cjs": documented(t, "direct.md", heading, "js"),
 		"driver.cjs": nodeDriver}, "../web/middleware/node/tidegate.cjs")
 	s.command, s.env = []string{node, "driver.cjs"}, append(s.env, "NODE_PATH="+packages)
 	return s
 }
 
-// inPython returns a recipe of docs/recipes.md in Python as a function.
+// inPython returns a recipe of docs/direct.md in Python as a function.
 func (r recipes) inPython(t *testing.T, heading string) script {
 	t.Helper()
-	s := r.script(t, map[string]string{"recipe.py": documented(t, "recipes.md", heading, "python"),
+	s := r.script(t, map[string]string{"recipe.py": documented(t, "direct.md", heading, "python"),
 		"driver.py": pythonDriver}, "../web/middleware/python/tidegate.py")
 	var err error
 	for _, python := range []string{"python3", "/usr/bin/python3"} {
@@ -240,7 +240,7 @@ func (a *authorizer) handle(ctx context.Context, event authorizerEvent) (authori
 func (r recipes) inGo(t *testing.T) gateway.Invoker {
 	t.Helper()
 	source, err := os.ReadFile("recipes_test.go")
-	if err != nil || !strings.Contains(string(source), documented(t, "recipes.md", keepAuthorizer, "go")) {
+	if err != nil || !strings.Contains(string(source), documented(t, "direct.md", keepAuthorizer, "go")) {
 		t.Errorf("the page has other code than this file: %v", err)
 	}
 	client := awslambda.New(awslambda.Options{Region: "us-east-1", BaseEndpoint: &r.endpoint,

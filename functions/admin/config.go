@@ -46,7 +46,7 @@ type settings struct {
 	AdminNetworks  string `env:"ADMIN_NETWORKS" unset:"all"`
 	TrustedProxies string `env:"TRUSTED_PROXIES" unset:"none"`
 	// Where the owner of an API key can view it with the key itself: `api` for
-	// `GET /api/v1/self`, or `off`, see [clients](clients.md#your-own-key).
+	// `GET /api/v1/self`, or `off`, see [backends](backends.md#your-own-key).
 	OwnerView string `env:"OWNER_VIEW" envDefault:"api"`
 	// Networks that may use the view of `OWNER_VIEW`, such as `0.0.0.0/0,::/0` for
 	// everybody.

@@ -26,15 +26,15 @@ type settings struct {
 	ValkeyTimeout time.Duration `env:"VALKEY_TIMEOUT" envDefault:"100ms"`
 	// Time for a connection to Valkey, with TLS and log-in, and the longest that a call
 	// waits for one, 100ms to 8s; see
-	// [reliability](reliability.md#connecting).
+	// [guarantees](guarantees.md#connecting).
 	ValkeyConnectTimeout time.Duration `env:"VALKEY_CONNECT_TIMEOUT" envDefault:"5s"`
 	// How long an environment counts a caller as verified after its last check while
 	// Valkey is unavailable, 0s to 24h; `0s` denies every call then; see
-	// [reliability](reliability.md#while-valkey-is-unavailable).
+	// [guarantees](guarantees.md#while-valkey-is-unavailable).
 	CallerCache time.Duration `env:"CALLER_CACHE" envDefault:"10m"`
 	// Longest time that a caller over a limit is denied without asking Valkey, 0s to 1m;
 	// `0s` asks on every call; see
-	// [reliability](reliability.md#while-a-caller-keeps-calling).
+	// [guarantees](guarantees.md#while-a-caller-keeps-calling).
 	DenyCache time.Duration `env:"DENY_CACHE" envDefault:"100ms"`
 	// Secret for the hashes of keys, at least 32 characters; must be the same in both.
 	KeyPepper string `env:"KEY_PEPPER,required,notEmpty"`

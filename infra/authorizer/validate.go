@@ -38,7 +38,7 @@ func (g *guard) Validate() *[]*string {
 			problems,
 			strings.Join(calls.scoped, ", ")+" has scopes, which API Gateway does not "+
 				"check with this authorizer: remove them, and require them in the policy, see "+
-				"docs/replace.md",
+				"docs/policies.md",
 		)
 	}
 	g.warnOf(calls.others)

@@ -103,7 +103,6 @@ func TestDocumentedCommands(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string]string{
 		"FILE":                   `{"Resources": {}}`,
-		"tidegate.json":          `{"Resources": {}}`,
 		"tidegate.template.json": `{"Resources": {}}`,
 		"build/check.zip":        "zip",
 		"check-arm64.zip":        "zip",

@@ -121,3 +121,17 @@ func TestDiagram(t *testing.T) {
 		t.Errorf("the diagram is stale: run go test ./internal/repocheck -run TestDiagram -update")
 	}
 }
+
+// The table of packages in docs/architecture.md names every room of the diagram.
+func TestRoomsAreDocumented(t *testing.T) {
+	text, err := os.ReadFile(diagramPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, _, _ := strings.Cut(string(text), diagramBegin)
+	for room := range imports(t) {
+		if !strings.Contains(table, "`"+room+"`") {
+			t.Errorf("the table of packages lacks %s", room)
+		}
+	}
+}

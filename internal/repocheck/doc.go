@@ -1,3 +1,3 @@
-// Package repocheck tests that links and paths in the pages exist, and that the diagram of
-// imports is up to date.
+// Package repocheck tests the pages: links, files, tests, commands and their flags exist,
+// also pages that the code names, and the table and diagram of packages are up to date.
 package repocheck

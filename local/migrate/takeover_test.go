@@ -68,7 +68,7 @@ func (o *takeover) setShadow(t *testing.T, plan string, shadow bool) {
 	})
 }
 
-// The steps of docs/takeover.md work on an API of 40 methods with 300 keys in six usage
+// The steps of docs/migrate.md work on an API of 40 methods with 300 keys in six usage
 // plans: import, shadow, one method after the other, enforce one plan after the other, and
 // back. No good call fails until its plan is enforced, and none after the way back.
 func TestTakeover(t *testing.T) {

@@ -57,7 +57,7 @@ func BenchmarkInvoke(b *testing.B) {
 }
 
 // BenchmarkPart measures the parts of an event with an API key, for the table in
-// docs/performance.md.
+// docs/algorithms.md.
 func BenchmarkPart(b *testing.B) {
 	checked := allowedByTwo()
 	identities := allSources(apikey.Pepper(strings.Repeat("pepper!!", 4)))
