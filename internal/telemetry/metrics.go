@@ -55,6 +55,9 @@ const (
 // StoreLatency is the name of the metric of Valkey's response times, in milliseconds.
 const StoreLatency = "StoreLatency"
 
+// String returns the name in CloudWatch.
+func (m Metric) String() string { return names[m] }
+
 var names = [metrics]string{
 	"Checks", "Allowed", "Denied", "ShadowDenied", "Degraded", "NearLimit", "StoreErrors",
 	"Refused", "Unauthorized", "ColdStart",
