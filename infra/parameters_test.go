@@ -309,6 +309,20 @@ func TestTemplateInternet(t *testing.T) {
 	}
 }
 
+// The template reaches an issuer over IPv6 as the app does.
+func TestTemplateInternetOverIPv6(t *testing.T) {
+	made := resolved(t, with2(with2(bare, "JwtJwksUrl", "https://login.example.com/keys"), "Internet", "ipv6"))
+	app := of(t, overIPv6)
+	sameIDs(t, made, app)
+	for _, kind := range []string{"AWS::EC2::SecurityGroup", "AWS::EC2::Route", "AWS::EC2::RouteTable"} {
+		for _, r := range app.all(kind) {
+			equal(t, r.id, numbersAsText(t, made.Resources[r.id].Properties), numbersAsText(t, r.Properties))
+		}
+	}
+	equal(t, "function", ours(t, made, "Check").Properties.at("VpcConfig", "Ipv6AllowedForDualStack"), true)
+	noDangling(t, made)
+}
+
 // The template has the quotas of CloudFormation, and every parameter says what it is.
 func TestTemplateParameters(t *testing.T) {
 	made := of(t, published)

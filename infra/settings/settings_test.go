@@ -210,6 +210,13 @@ func TestGateways(t *testing.T) {
 	if p.Keep = false; p.Gateways() != 1 {
 		t.Errorf("got %d gateways without keep, want 1", p.Gateways())
 	}
+	if p.Internet = IPv6; p.Gateways() != 0 || !p.OwnInternet() || p.Validate() != nil {
+		t.Errorf("got %d gateways and %v over IPv6, want none", p.Gateways(), p.Validate())
+	}
+	if p.Internet = "none"; p.Validate() == nil || !strings.Contains(p.Validate().Error(), "nat or ipv6") {
+		t.Errorf("got %v, want the ways to the internet", p.Validate())
+	}
+	p.Internet = NAT
 	if p.VPC = "vpc-0a1b2c3d"; p.Gateways() != 0 {
 		t.Errorf("got %d gateways in a network that exists, want none", p.Gateways())
 	}

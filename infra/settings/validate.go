@@ -109,6 +109,7 @@ func (p *Props) checkNetwork(want wants) {
 	optional(want, "securityGroup", p.SecurityGroup, groupID, "must be an id such as sg-0a1b2c3d")
 	want(p.SecurityGroup == "" || p.VPC != "", "securityGroup", p.SecurityGroup,
 		"needs the vpc that it belongs to")
+	want(p.Internet == NAT || p.Internet == IPv6, "internet", p.Internet, "must be nat or ipv6")
 	check, _ := p.Egress()
 	want(!check || !bucketURL.MatchString(p.Check["JWT_JWKS_URL"]) || !p.OwnNetwork(), "check.JWT_JWKS_URL",
 		p.Check["JWT_JWKS_URL"], "must not be in S3: the network's way to S3 leads to the log of changes "+

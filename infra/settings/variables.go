@@ -3,6 +3,7 @@ package settings
 import (
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -123,9 +124,8 @@ func checkVariable(want wants, path, name, value string) {
 	}
 }
 
-// checkIdentity validates the variables of identities with the check function's own code.
-// The error names the variables.
-func (p *Props) checkIdentity() error {
+// identities reads the variables of identities with the check function's own code.
+func (p *Props) identities() (identity.Config, config.Problems) {
 	var assignments []string
 	for name, value := range p.Check {
 		assignments = append(assignments, name+"="+value)
@@ -133,6 +133,27 @@ func (p *Props) checkIdentity() error {
 	set, problems := config.Read[identity.Variables](assignments)
 	c, err := set.Config()
 	problems.AddError(err)
+	return c, problems
+}
+
+// Providers returns the host names of the identity providers that the functions call.
+func (p *Props) Providers() []string {
+	var hosts []string
+	c, _ := p.identities()
+	for _, issuer := range c.JWT.Issuers {
+		if issuer.KeysURL != nil {
+			hosts = append(hosts, issuer.KeysURL.Hostname())
+		}
+	}
+	if issuer, err := url.Parse(p.Admin["OIDC_ISSUER"]); err == nil && issuer.Host != "" {
+		hosts = append(hosts, issuer.Hostname())
+	}
+	return hosts
+}
+
+// checkIdentity validates the variables of identities. The error names the variables.
+func (p *Props) checkIdentity() error {
+	c, problems := p.identities()
 	for _, issuer := range c.JWT.Issuers {
 		if issuer.KeysURL != nil && issuer.KeysURL.Scheme != "https" {
 			problems.Add("JWT_JWKS_URL", fmt.Sprintf("is %s: must be an https URL", issuer.KeysURL))

@@ -79,7 +79,8 @@ func (t *Tidegate) newFunction(spec functionSpec) *function {
 	t.allowConnect(spec.id, spec.name, role)
 	if t.choices.inside.maybe() {
 		set(f, "VpcConfig", t.choices.inside.value(map[string]any{"SubnetIds": t.network.subnets,
-			"SecurityGroupIds": []string{spec.group}}, awscdk.Aws_NO_VALUE()))
+			"SecurityGroupIds":        []string{spec.group},
+			"Ipv6AllowedForDualStack": t.choices.ipv6.value(true, false)}, awscdk.Aws_NO_VALUE()))
 	}
 	return &function{Function: f, log: log}
 }

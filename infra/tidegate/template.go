@@ -49,6 +49,8 @@ func (p *parameters) props() *Props {
 		"Private range of an own network, a /20")
 	made.AdminUser = p.text("AdminUser", &standard.AdminUser, `[A-Za-z0-9._@-]{1,64}`,
 		"First user of the dashboard, or none")
+	made.Internet = p.text("Internet", &standard.Internet, settings.NAT+"|"+settings.IPv6,
+		"How JwtJwksUrl, JwtIssuers and OidcIssuer are reached: nat, gateways that cost, or ipv6")
 	p.addOptional(&made)
 	p.addNumbers(&standard)
 	p.addVariables()
@@ -204,8 +206,12 @@ func (p *parameters) addChoices() {
 	c.restored = p.condition("HasSnapshot", p.given("SnapshotArn"))
 	c.checkInternet = p.condition("CheckInternet", or(p.given("JwtJwksUrl"), p.given("JwtIssuers")))
 	c.adminInternet = p.condition("AdminInternet", p.given("OidcIssuer"))
-	c.internet = p.condition("Internet", and(c.network.condition,
+	c.ipv6 = p.condition("Ipv6", awscdk.Fn_ConditionEquals(p.known["Internet"].Value(),
+		jsii.String(settings.IPv6)))
+	internet := p.condition("OwnInternet", and(c.network.condition,
 		or(c.checkInternet.condition, c.adminInternet.condition)))
+	c.nat = p.condition("Nat", and(internet.condition, not(c.ipv6.condition)))
+	c.egressOnly = p.condition("EgressOnly", and(internet.condition, c.ipv6.condition))
 	c.domain = p.condition("OwnDomain", p.given("DomainName"))
 	c.events = p.condition("HasEvents", p.given("Crossings"))
 	c.users = p.condition("HasUsers", p.given("AdminUsersSecret"))

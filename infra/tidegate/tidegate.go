@@ -155,12 +155,12 @@ type choices struct {
 	network, inside, groups, adminAccess choice
 	// cache is an own one, and restored one from a snapshot.
 	cache, restored choice
-	// checkInternet and adminInternet let a function reach the internet, and internet is
-	// either of them in an own network.
-	checkInternet, adminInternet, internet choice
-	domain, events                         choice
-	users, provider                        choice // secrets of the operator
-	checkReserved, adminReserved           choice
+	// checkInternet and adminInternet let a function reach the internet, with ipv6 over
+	// IPv6 too. An own network then has nat gateways or an egressOnly one.
+	checkInternet, adminInternet, ipv6, nat, egressOnly choice
+	domain, events                                      choice
+	users, provider                                     choice // secrets of the operator
+	checkReserved, adminReserved                        choice
 }
 
 // choose returns the choices of props that are values.
@@ -175,7 +175,8 @@ func choose(p *settings.Props) choices {
 		groups:      known(p.Inside() && p.SecurityGroup == ""),
 		adminAccess: known(p.Kind != settings.URL && p.SecurityGroup == ""),
 		cache:       known(p.Kind != settings.URL), restored: known(p.Snapshot != ""),
-		checkInternet: known(check), adminInternet: known(admin), internet: known(p.Gateways() > 0),
+		checkInternet: known(check), adminInternet: known(admin), ipv6: known(p.Internet == settings.IPv6),
+		nat: known(p.Gateways() > 0), egressOnly: known(p.OwnInternet() && p.Internet == settings.IPv6),
 		domain: known(p.Domain != ""), events: known(p.Crossings != ""),
 		users: known(p.AdminUsersSecret != ""), provider: known(p.OIDCSecret != ""),
 		checkReserved: known(p.CheckConcurrency > 0), adminReserved: known(p.AdminConcurrency > 0),
