@@ -202,7 +202,7 @@ func (a *RateLimitAuthorizer) attachHTTP(scope constructs.Construct, p *Props) {
 		})
 	a.ARN = p.permit(scope, p.HTTPAPI.ApiId(), a.ID)
 	if !p.OwnResponses {
-		awscdk.Aspects_Of(p.HTTPAPI).Add(&mapResponses{}, nil)
+		awscdk.Aspects_Of(awscdk.Stack_Of(scope)).Add(&mapResponses{p.HTTPAPI}, nil)
 	}
 }
 

@@ -404,6 +404,44 @@ func TestRoutesWithoutTheAuthorizer(t *testing.T) {
 	}
 }
 
+// Routes that are made in the stack or for an imported API get the RateLimit fields too, and
+// those of another API do not.
+func TestMapsRoutesBesideTheAPI(t *testing.T) {
+	for name, imported := range map[string]bool{"own": false, "imported": true} {
+		s := newUserAppWithoutEnv()
+		api := awsapigatewayv2.IHttpApi(s.http)
+		if imported {
+			api = awsapigatewayv2.HttpApi_FromHttpApiAttributes(s.stack, jsii.String("Imported"),
+				&awsapigatewayv2.HttpApiAttributes{HttpApiId: jsii.String("abc123")})
+		}
+		limits := authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("Limits"),
+			&authorizer.Props{Function: s.check, HTTPAPI: api})
+		other := awsapigatewayv2.NewHttpApi(s.stack, jsii.String("Other"), nil)
+		for id, of := range map[string]awsapigatewayv2.IHttpApi{"Limited": api, "Free": other} {
+			props := &awsapigatewayv2.HttpRouteProps{HttpApi: of, RouteKey: awsapigatewayv2.HttpRouteKey_DEFAULT(),
+				Integration: awsapigatewayv2integrations.NewHttpUrlIntegration(&id,
+					jsii.String("https://"+id+".example"), nil)}
+			if of != other {
+				props.Authorizer = limits.HTTP
+			}
+			awsapigatewayv2.NewHttpRoute(s.stack, jsii.String(id+"Route"), props)
+		}
+		template, problem := s.synthesise()
+		if problem != "" {
+			t.Fatalf("%s: %s", name, problem)
+		}
+		found := resources(t, template, "AWS::ApiGatewayV2::Integration")
+		if len(found) != 2 {
+			t.Errorf("%s: got %d integrations, want 2", name, len(found))
+		}
+		for _, p := range found {
+			if want := p["IntegrationUri"] == "https://Limited.example"; want != (p["ResponseParameters"] != nil) {
+				t.Errorf("%s: %v has mappings %v", name, p["IntegrationUri"], p["ResponseParameters"])
+			}
+		}
+	}
+}
+
 // An integration keeps its own response mappings, and its own value of a RateLimit field.
 func TestKeepsOwnMappings(t *testing.T) {
 	s := newUserAppWithoutEnv()
