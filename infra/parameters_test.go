@@ -103,6 +103,16 @@ func (r *resolver) value(value any) any {
 		if join, ok := all["Fn::Join"].([]any); ok {
 			return joined(join)
 		}
+		if split, ok := all["Fn::Split"].([]any); ok {
+			if whole, ok := split[1].(string); ok {
+				return strings.Split(whole, split[0].(string))
+			}
+		}
+		if choice, ok := all["Fn::Select"].([]any); ok {
+			if items, ok := choice[1].([]string); ok {
+				return items[0]
+			}
+		}
 		return all
 	}
 	return value
@@ -306,6 +316,23 @@ func TestTemplateInternet(t *testing.T) {
 			rules := string(mustJSON(t, made.only(t, "AWS::EC2::SecurityGroup", group).Properties))
 			equal(t, parameter+" "+group, strings.Contains(rules, `"FromPort":443`), i == 0)
 		}
+	}
+}
+
+// An alarm on slow checks follows the time that the function waits for the cache.
+func TestSlowChecksFollowTheTimeout(t *testing.T) {
+	app := of(t, prod) // VALKEY_TIMEOUT is 200ms
+	for name, c := range map[string]struct {
+		made template
+		want string
+	}{"app": {app, "100*used/(1.5*200)"}, "default": {resolved(t, bare), "100*used/(1.5*100)"},
+		"parameter": {resolved(t, with2(bare, "ValkeyTimeout", "250ms")), "100*used/(1.5*250)"}} {
+		queries := list(c.made.only(t, "AWS::CloudWatch::Alarm", "AlarmCheckSlow").Properties["Metrics"])
+		expressions := ""
+		for _, query := range queries {
+			expressions += text(query.(map[string]any)["Expression"])
+		}
+		equal(t, name, expressions, c.want)
 	}
 }
 

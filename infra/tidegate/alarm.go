@@ -3,7 +3,6 @@ package tidegate
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
@@ -130,9 +129,7 @@ func (t *Tidegate) checkAlarms() []alarm {
 			"More than 1 % of the checks take longer than the check function waits for the cache.",
 			"look at the cache's processor or ECPUs, then read the log group " +
 				*t.logGroupName("check") + ".",
-			ofFunction(t.check, "Duration", "p99"),
-			milliseconds(t.props.Timeout() * 3 / 2),
-			5,
+			t.share(ofFunction(t.check, "Duration", "p99"), "(1.5*"+t.storeTimeout()+")"), 100, 5,
 		},
 	}
 }
@@ -175,12 +172,20 @@ func (t *Tidegate) metricsAlarms() []alarm {
 		{
 			"StoreSlow", "The cache answers slowly.",
 			"look at the cache's processor or ECPUs, then at the network.",
-			t.latency("p99"), milliseconds(t.props.Timeout() / 5), 5,
+			t.share(t.latency("p99"), "(0.2*"+t.storeTimeout()+")"), 100, 5,
 		},
 	}
 }
 
-func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+// storeTimeout returns VALKEY_TIMEOUT in milliseconds, for an expression.
+func (t *Tidegate) storeTimeout() string {
+	milliseconds := fmt.Sprint(t.props.Timeout().Milliseconds())
+	if t.props.template == nil {
+		return milliseconds
+	}
+	return t.props.template.timeout.text(*awscdk.Fn_Select(jsii.Number(0), awscdk.Fn_Split(jsii.String("ms"),
+		jsii.String(t.props.template.variable("VALKEY_TIMEOUT")), nil)), milliseconds)
+}
 
 func (t *Tidegate) adminAlarms() []alarm {
 	failures := metric("AWS/ApiGateway", "5xx", "Sum", map[string]string{"ApiId": *t.api.api.Ref()})

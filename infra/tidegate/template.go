@@ -18,7 +18,8 @@ type parameters struct {
 	stack   awscdk.Stack
 	numbers map[string]awscdk.CfnParameter // by setting
 	choices choices
-	subnets any // the list of VPC's subnets
+	timeout choice // VALKEY_TIMEOUT is given
+	subnets any    // the list of VPC's subnets
 	zones   *[]*string
 	known   map[string]awscdk.CfnParameter
 }
@@ -115,9 +116,12 @@ func (p *parameters) addNumbers(standard *settings.Props) {
 // addVariables adds a parameter for each variable of the functions that settings may set.
 func (p *parameters) addVariables() {
 	for _, name := range slices.Concat(config.CheckVariables, config.AdminVariables) {
-		id := variableParameter(name)
+		id, pattern, description := variableParameter(name), "", "Variable "+name
+		if name == "VALKEY_TIMEOUT" { // an alarm divides by it
+			pattern, description = `|[1-9]\d*ms`, description+", such as 200ms"
+		}
 		if _, ours := settings.ByConstruct[name]; !ours && p.known[id] == nil {
-			p.text(id, jsii.String(""), "", "Variable "+name)
+			p.text(id, jsii.String(""), pattern, description)
 		}
 	}
 }
@@ -216,6 +220,7 @@ func (p *parameters) addChoices() {
 	c.events = p.condition("HasEvents", p.given("Crossings"))
 	c.users = p.condition("HasUsers", p.given("AdminUsersSecret"))
 	c.provider = p.condition("HasProvider", p.given("OidcSecret"))
+	p.timeout = p.condition("HasTimeout", p.given(variableParameter("VALKEY_TIMEOUT")))
 	c.checkReserved = p.condition("CheckReserved", not(zero("checkConcurrency")))
 	c.adminReserved = p.condition("AdminReserved", not(zero("adminConcurrency")))
 }
