@@ -338,7 +338,8 @@ func TestSlowChecksFollowTheTimeout(t *testing.T) {
 
 // The template reaches an issuer over IPv6 as the app does.
 func TestTemplateInternetOverIPv6(t *testing.T) {
-	made := resolved(t, with2(with2(bare, "JwtJwksUrl", "https://login.example.com/keys"), "Internet", "ipv6"))
+	parameters := with2(bare, "JwtJwksUrl", "https://login.example.com/keys")
+	made := resolved(t, with2(parameters, "Internet", "ipv6"))
 	app := of(t, overIPv6)
 	sameIDs(t, made, app)
 	for _, kind := range []string{"AWS::EC2::SecurityGroup", "AWS::EC2::Route", "AWS::EC2::RouteTable"} {

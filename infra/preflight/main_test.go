@@ -99,7 +99,8 @@ func TestFindings(t *testing.T) {
 				`{"ZoneName":"us-east-1c","ZoneID":"use1-az1"}]`), nil, "zones=us-east-1b,us-east-1c"},
 		"zone of another region": {empty(), map[string]string{"zones": "eu-west-1a,us-east-1a"},
 			"eu-west-1a is no zone of this region"},
-		"existing Valkey": {account: empty("elasticache describe-users", "error AccessDenied", "ec2 describe-vpcs", `5`,
+		"existing Valkey": {account: empty("elasticache describe-users", "error AccessDenied",
+			"ec2 describe-vpcs", `5`,
 			"secretsmanager list-secrets", `["tidegate-prod/pepper"]`),
 			flags: map[string]string{"store": "url", "valkeyUrlSecret": "a",
 				"pepperSecret": "tidegate-prod/pepper"}},
@@ -113,7 +114,8 @@ func TestFindings(t *testing.T) {
 			"5 of 5 egress-only internet gateways are used"},
 		"provider with IPv6": {account: empty("ec2 describe-addresses", `5`), flags: overIPv6("six.example")},
 		"provider without": {empty(), overIPv6("four.example"),
-			"four.example has no IPv6 address, so the functions cannot call it: run ./scripts/stage prod internet=nat"},
+			"four.example has no IPv6 address, so the functions cannot call it: " +
+				"run ./scripts/stage prod internet=nat"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			app := t.TempDir()
@@ -162,7 +164,8 @@ func TestTemplate(t *testing.T) {
 		t.Errorf("got %v and\n%s\nwant no finding", err, &out)
 	}
 	out.Reset()
-	err := empty("lambda get-account-settings", `10`).look(t).run(t.TempDir(), []string{"-template", "orders"}, &out)
+	small := empty("lambda get-account-settings", `10`)
+	err := small.look(t).run(t.TempDir(), []string{"-template", "orders"}, &out)
 	want := "the parameters CheckConcurrency=0 AdminConcurrency=0"
 	if !errors.Is(err, errFound) || !strings.Contains(out.String(), want) {
 		t.Errorf("got %v and\n%s\nwant %q", err, &out, want)
@@ -200,7 +203,8 @@ func TestUnread(t *testing.T) {
 }
 
 func TestBadUsage(t *testing.T) {
-	for _, args := range [][]string{nil, {"-h"}, {"a", "b"}, {"../prod"}, {"-template"}, {"-template", "Prod"}} {
+	for _, args := range [][]string{nil, {"-h"}, {"a", "b"}, {"../prod"}, {"-template"},
+		{"-template", "Prod"}} {
 		if err := empty().look(t).run(t.TempDir(), args, &strings.Builder{}); err == nil ||
 			errors.Is(err, errFound) {
 			t.Errorf("%v: got %v, want an error of usage", args, err)

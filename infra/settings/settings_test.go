@@ -92,7 +92,7 @@ func TestErrorsNameTheSetting(t *testing.T) {
 		{[]string{"zones", "eu-west-1a,eu-west-1a"}, "zones=eu-west-1a: must be given once"},
 		{[]string{"zones", "a,b"}, "zones=a: must be names|zones=b: must be names"},
 		{[]string{"vpc", "vpc-0a1b2c3d"}, "subnets=: set both subnets and vpc"},
-		{[]string{"vpc", "mine", "subnets", "a,b"}, "vpc=mine: must be the id|subnets=a: must be ids"},
+		{[]string{"vpc", "mine", "subnets", "a,b"}, "vpc=mine: must be the id|subnets=a,b: must be ids"},
 		{also(network, "subnets", "subnet-0a1b2c3d"), "must be at least 2, in different zones"},
 		{also(network, "securityGroup", "a"), "securityGroup=a: must be an id"},
 		{[]string{"securityGroup", "sg-0a1b2c3d"}, "securityGroup=sg-0a1b2c3d: needs the vpc"},

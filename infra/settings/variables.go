@@ -71,12 +71,8 @@ func (p *Props) checkVariables(want wants) {
 			case ours:
 				want(false, part+"."+name, "…", "the construct sets it: see the setting %s", setting)
 			case !slices.Contains(function.known, name):
-				want(
-					false,
-					part+"."+name,
-					value,
-					"is no variable of this function: docs/configuration.md lists them",
-				)
+				want(false, part+"."+name, value,
+					"is no variable of this function: docs/configuration.md lists them")
 			case part == "admin" && slices.Contains(ofBoth, name):
 				want(false, "admin."+name, value, "set check.%s: both functions get it", name)
 			default:
@@ -88,13 +84,8 @@ func (p *Props) checkVariables(want wants) {
 	}
 	idle := durationOr(p.Admin["SESSION_IDLE"], config.DefaultSessionIdle)
 	lifetime := durationOr(p.Admin["SESSION_LIFETIME"], config.DefaultSessionLifetime)
-	want(
-		lifetime >= idle,
-		"admin.SESSION_LIFETIME",
-		lifetime,
-		"must not be shorter than SESSION_IDLE=%s",
-		idle,
-	)
+	want(lifetime >= idle, "admin.SESSION_LIFETIME", lifetime, "must not be shorter than SESSION_IDLE=%s",
+		idle)
 	want(ConnectTimeout+p.Timeout()*3/2 < CheckTimeout*time.Second, "check.VALKEY_TIMEOUT", p.Timeout(),
 		"must be shorter: a check may take 3/2 of it and %s to connect, and the function ends after %d s",
 		ConnectTimeout, CheckTimeout)
