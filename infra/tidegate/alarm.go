@@ -51,22 +51,15 @@ func (t *Tidegate) newTopic() {
 		t.AlarmTopic = own.text(*topic.TopicArn(), t.AlarmTopic)
 	}
 	if mail := t.choices.mail; mail.maybe() {
-		awssns.NewCfnSubscription(
-			t.part("Mail", mail),
-			jsii.String("Subscription"),
-			&awssns.CfnSubscriptionProps{
-				Protocol: jsii.String("email"), Endpoint: &t.props.AlarmEmail, TopicArn: &t.AlarmTopic},
-		)
+		awssns.NewCfnSubscription(t.part("Mail", mail), jsii.String("Subscription"),
+			&awssns.CfnSubscriptionProps{Protocol: jsii.String("email"), Endpoint: &t.props.AlarmEmail,
+				TopicArn: &t.AlarmTopic})
 	}
 }
 
 // publishByAlarms lets only the stage's alarms publish to their topic.
 func (t *Tidegate) publishByAlarms(topic awssns.Topic) awsiam.PolicyStatement {
-	alarms := t.stack().FormatArn(&awscdk.ArnComponents{
-		Service: jsii.String("cloudwatch"), Resource: jsii.String("alarm"),
-		ResourceName: jsii.String(t.props.Name() + "-*"),
-		ArnFormat:    awscdk.ArnFormat_COLON_RESOURCE_NAME,
-	})
+	alarms := t.arn("cloudwatch", "alarm", t.props.Name()+"-*")
 	return awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
 		Sid: jsii.String("Alarms"),
 		Principals: &[]awsiam.IPrincipal{
@@ -129,7 +122,7 @@ func (t *Tidegate) checkAlarms() []alarm {
 			"More than 1 % of the checks take longer than the check function waits for the cache.",
 			"look at the cache's processor or ECPUs, then read the log group " +
 				*t.logGroupName("check") + ".",
-			t.share(ofFunction(t.check, "Duration", "p99"), "(1.5*"+t.storeTimeout()+")"), 100, 5,
+			share(ofFunction(t.check, "Duration", "p99"), "(1.5*"+t.storeTimeout()+")"), 100, 5,
 		},
 	}
 }
@@ -139,7 +132,7 @@ func (t *Tidegate) concurrencyAlarms() []alarm {
 	return []alarm{{
 		"CheckConcurrency", "The check function uses over 80 % of its reserved concurrency. Beyond it " +
 			"clients get 500.", "raise checkConcurrency.",
-		t.share(ofFunction(t.check, "ConcurrentExecutions", "Maximum"), t.numeral("checkConcurrency",
+		share(ofFunction(t.check, "ConcurrentExecutions", "Maximum"), t.numeral("checkConcurrency",
 			t.props.CheckConcurrency)), percent, 3,
 	}}
 }
@@ -172,7 +165,7 @@ func (t *Tidegate) metricsAlarms() []alarm {
 		{
 			"StoreSlow", "The cache answers slowly.",
 			"look at the cache's processor or ECPUs, then at the network.",
-			t.share(t.latency("p99"), "(0.2*"+t.storeTimeout()+")"), 100, 5,
+			share(t.checkMetric(telemetry.StoreLatency, "p99"), "(0.2*"+t.storeTimeout()+")"), 100, 5,
 		},
 	}
 }
@@ -219,13 +212,13 @@ func (t *Tidegate) cacheAlarms() []alarm {
 		{
 			"CacheECPUs", "The cache uses over 80 % of its ECPUs a second. Beyond the limit it throttles.",
 			"raise maxECPUs.",
-			t.share(t.ofCache("ElastiCacheProcessingUnits", "Sum"), "60/"+t.numeral("maxECPUs", p.MaxECPUs)),
+			share(t.ofCache("ElastiCacheProcessingUnits", "Sum"), "60/"+t.numeral("maxECPUs", p.MaxECPUs)),
 			percent, 3,
 		},
 		{
 			"CacheMemory", "The cache uses over 80 % of its storage. Beyond the limit it evicts counts.",
 			"raise maxStorageGB.",
-			t.share(t.ofCache("BytesUsedForCache", "Maximum"),
+			share(t.ofCache("BytesUsedForCache", "Maximum"),
 				"1073741824/"+t.numeral("maxStorageGB", p.MaxStorageGB)), percent, 5,
 		},
 		{

@@ -145,14 +145,9 @@ func (t *Tidegate) newNAT(vpc string, tables []string) {
 		number := fmt.Sprint(i + 1)
 		if i == 0 || t.props.Keep {
 			subnet := t.subnet(scope, vpc, "Public", i, maxZones+i)
-			routes := awsec2.NewCfnSubnetRouteTableAssociation(
-				scope,
-				jsii.String("PublicRoutes"+number),
-				&awsec2.CfnSubnetRouteTableAssociationProps{
-					RouteTableId: public.Ref(),
-					SubnetId:     subnet.Ref(),
-				},
-			)
+			routes := awsec2.NewCfnSubnetRouteTableAssociation(scope, jsii.String("PublicRoutes"+number),
+				&awsec2.CfnSubnetRouteTableAssociationProps{RouteTableId: public.Ref(),
+					SubnetId: subnet.Ref()})
 			address := awsec2.NewCfnEIP(scope, jsii.String("Address"+number),
 				&awsec2.CfnEIPProps{Domain: jsii.String("vpc")})
 			address.AddResourceDependency(attached, nil)
@@ -187,13 +182,8 @@ func (t *Tidegate) defaultRoute(scope constructs.Construct, id, table string) aw
 func (t *Tidegate) newGroups(n *network) {
 	cache := t.choices.cache
 	if cache.maybe() {
-		made := t.group(
-			t.part("CacheRules", cache),
-			n,
-			"CacheGroup",
-			"The cache: only the functions reach it",
-			nothing,
-		)
+		made := t.group(t.part("CacheRules", cache), n, "CacheGroup",
+			"The cache: only the functions reach it", nothing)
 		n.cache = *made.Ref()
 	}
 	if t.choices.groups.maybe() {

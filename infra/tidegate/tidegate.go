@@ -114,6 +114,12 @@ func (t *Tidegate) removal() awscdk.RemovalPolicy {
 	return awscdk.RemovalPolicy_DESTROY
 }
 
+// arn returns the ARN of a resource whose name stands behind a colon.
+func (t *Tidegate) arn(service, kind, name string) *string {
+	return t.stack().FormatArn(&awscdk.ArnComponents{Service: &service, Resource: &kind,
+		ResourceName: &name, ArnFormat: awscdk.ArnFormat_COLON_RESOURCE_NAME})
+}
+
 func (t *Tidegate) stack() awscdk.Stack { return awscdk.Stack_Of(t.Construct) }
 
 // choice is whether a part is made. It is known at synthesis, or a condition of a template.
@@ -244,23 +250,15 @@ func anys(list []string) *[]any {
 // AddOutputs adds the outputs that an operator needs after a deployment to the stack.
 func (t *Tidegate) AddOutputs() {
 	t.output("DashboardUrl", t.DashboardURL, "The dashboard", choice{made: true})
-	t.output(
-		"DashboardTarget",
-		t.DashboardTarget,
-		"Point the dashboard's host name at this one",
-		t.choices.domain,
-	)
+	t.output("DashboardTarget", t.DashboardTarget, "Point the dashboard's host name at this one",
+		t.choices.domain)
 	t.output("FirstLogin", t.FirstLogin, "Prints the password of the first user", t.choices.password)
 	t.output("CheckFunctionArn", *t.Check.FunctionArn(),
 		"The authorizer's function, for APIs of other stacks and accounts", choice{made: true})
 	t.output("CheckSecurityGroup", t.network.own.check, "The check function's own group", t.choices.groups)
 	t.output("AdminSecurityGroup", t.network.own.admin, "The admin function's own group", t.choices.groups)
-	t.output(
-		"ChangesLog",
-		t.ChangesLog,
-		"The log of changes, which has all keys and policies",
-		choice{made: true},
-	)
+	t.output("ChangesLog", t.ChangesLog, "The log of changes, which has all keys and policies",
+		choice{made: true})
 	t.output("EncryptionKey", t.keyARN, "Encrypts all data", choice{made: true})
 	t.output("CrossingsTarget", t.CrossingsTarget, "Crossed limits are sent here", t.choices.events)
 	t.output("AlarmTopicArn", t.AlarmTopic, "Alarms are published here", choice{made: true})
