@@ -217,7 +217,7 @@ func TestGateways(t *testing.T) {
 		t.Errorf("got %v, want the ways to the internet", p.Validate())
 	}
 	p.Internet = NAT
-	if p.VPC = "vpc-0a1b2c3d"; p.Gateways() != 0 {
+	if p.VPC = "vpc-0a1b2c3d"; p.Gateways() != 0 || p.OwnInternet() {
 		t.Errorf("got %d gateways in a network that exists, want none", p.Gateways())
 	}
 }
