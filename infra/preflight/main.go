@@ -49,8 +49,8 @@ func (l *look) run(app string, args []string, out io.Writer) error {
 		args = args[1:]
 	}
 	if len(args) != 1 || strings.HasPrefix(args[0], "-") {
-		return errors.New("usage: ./scripts/verify -preflight [-template] STAGE\n\n" +
-			"-template is for the published template with its defaults, instead of the stage's file.")
+		return errors.New("usage: ./scripts/verify -preflight [-template] STAGE (-template is for the " +
+			"published template with its defaults, instead of the stage's file)")
 	}
 	var err error
 	if l.props, err = propsOf(filepath.Join(app, settings.StageFolder), args[0], l.template); err != nil {

@@ -38,10 +38,12 @@ that it makes with -token. Prints the calls that it will make first.
                                     each change must be whole and have the hash of the one
                                     before; KEY_PEPPER is that of the functions
   verify -list                      every row: how it is checked, what is expected, what to do
-  ./scripts/verify -preflight STAGE reads the account with the AWS command line, version 1 or
+  ./scripts/verify -preflight [-template] STAGE
+                                    reads the account with the AWS command line, version 1 or
                                     2, and says what would make the first deployment of the
-                                    stage fail. Exit status: 1 for an obstacle, 2 if
-                                    something could not be read
+                                    stage fail; with -template, of the published template.
+                                    Exit status: 1 for an obstacle, 2 if something could not
+                                    be read
 
 VERIFY_KEY and VERIFY_TOKEN in the environment replace -key and -token, which other users
 of the machine can see. Exit status: 0 when everything is as expected, 1 when something
