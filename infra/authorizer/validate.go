@@ -34,9 +34,12 @@ func (g *guard) Validate() *[]*string {
 		g.sort(node, &calls)
 	}
 	if len(calls.scoped) > 0 {
-		problems = append(problems, strings.Join(calls.scoped, ", ")+" has scopes, which API Gateway does "+
-			"not check with this authorizer: remove them, and require them in the policy "+
-			"(docs/replace.md)")
+		problems = append(
+			problems,
+			strings.Join(calls.scoped, ", ")+" has scopes, which API Gateway does not "+
+				"check with this authorizer: remove them, and require them in the policy, see "+
+				"docs/replace.md",
+		)
 	}
 	g.warnOf(calls.others)
 	g.warnOfOpen(calls.open)
