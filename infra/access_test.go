@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"tidegate/infra/settings"
 )
 
 // statements returns the statements of every policy in the template, by the resource's
@@ -247,6 +249,47 @@ func egress(t *testing.T, group resource, rule properties) {
 		t.Errorf("%s: got egress rule %v, want none, or port 443 of admin, or of a function in prod",
 			group.id, rule)
 	}
+}
+
+// withKeysByURL returns a prod stage whose check function reads an issuer's keys.
+func withKeysByURL(internet string) settings.Props {
+	return with(settings.Default("prod"), func(p *settings.Props) {
+		p.Internet = internet
+		p.Check = map[string]string{"IDENTITY_SOURCES": "jwt", "JWT_ISSUER": "https://login.example.com",
+			"JWT_AUDIENCE": "api", "JWT_JWKS_URL": "https://login.example.com/keys"}
+	})
+}
+
+// overIPv6 reads an issuer's keys over IPv6.
+var overIPv6 = once(withKeysByURL(settings.IPv6))
+
+// An issuer with IPv6 costs no NAT gateway: each subnet has a route to a gateway that lets
+// calls out and none in, and a function that needs it may take it.
+func TestInternetOverIPv6(t *testing.T) {
+	made := of(t, overIPv6)
+	gateway := ref(t, made, "AWS::EC2::EgressOnlyInternetGateway", "")
+	equal(t, "NAT gateways", len(made.all("AWS::EC2::NatGateway")), 0)
+	routes := made.all("AWS::EC2::Route")
+	equal(t, "routes", len(routes), 2)
+	for _, r := range routes {
+		equal(t, "route to", r.Properties["DestinationIpv6CidrBlock"], "::/0")
+		equal(t, "route by", text(r.Properties["EgressOnlyInternetGatewayId"]),
+			strings.Replace(gateway, "}", ".Id}", 1))
+	}
+	for _, subnet := range made.all("AWS::EC2::Subnet") {
+		if subnet.Properties["Ipv6CidrBlock"] == nil ||
+			!strings.Contains(strings.Join(subnet.DependsOn, " "), "Range6") {
+			t.Errorf("%s: want a range of IPv6, after the network's", subnet.id)
+		}
+	}
+	equal(t, "check over IPv6", ours(t, made, "Check").Properties.at("VpcConfig", "Ipv6AllowedForDualStack"),
+		true)
+	equal(t, "check without it",
+		ours(t, of(t, minimal), "Check").Properties.at("VpcConfig", "Ipv6AllowedForDualStack"), false)
+	rules := string(mustJSON(t, made.only(t, "AWS::EC2::SecurityGroup", "CheckGroup").Properties))
+	equal(t, "check may call", strings.Contains(rules, `"CidrIpv6":"::/0"`), true)
+	rules = string(mustJSON(t, made.only(t, "AWS::EC2::SecurityGroup", "CacheGroup").Properties))
+	equal(t, "the cache may call", strings.Contains(rules, "CidrIpv6"), false)
 }
 
 // A stack that does not need the internet has no route to it.

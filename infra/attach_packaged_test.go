@@ -96,6 +96,13 @@ func TestPackagedByCDKInTypeScript(t *testing.T) {
 		}
 	}
 	equal(t, "stacks that are warned of", warned, []string{"Elsewhere"})
+	for _, value := range resourcesOf(t, filepath.Join(folder, "Elsewhere.template.json")) {
+		if r := value.(map[string]any); r["Type"] == "AWS::ApiGatewayV2::Integration" {
+			p := properties(r["Properties"].(map[string]any))
+			equal(t, text(p["IntegrationUri"])+" has mappings", p["ResponseParameters"] != nil,
+				p["ApiId"] == "def456")
+		}
+	}
 	compareGolden(t, "cdk-typescript", resources)
 }
 

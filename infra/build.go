@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,24 +10,8 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// findRoot returns the repository's folder.
-func findRoot() (string, error) {
-	folder, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(folder, "scripts", "build")); err == nil {
-			return folder, nil
-		}
-		above := filepath.Dir(folder)
-		if above == folder {
-			return "",
-				errors.New("no scripts/build in this folder or above: run this inside Tidegate's repository")
-		}
-		folder = above
-	}
-}
+// repositoryFolder is the repository's, from infra, where cdk.json runs the app.
+const repositoryFolder = ".."
 
 // build builds the functions' zip files with ./scripts/build, and returns each by its
 // name. The same sources give the same bytes, and so the same asset.

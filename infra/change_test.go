@@ -73,6 +73,10 @@ func (c *change) replace(id, property string, old, now resource, kind typeOfReso
 // name returns the name that a template gives a resource; nil if CloudFormation chooses
 // it.
 func (k typeOfResource) name(r resource) any {
+	if r.Type == "AWS::EC2::Route" { // a table has one for each destination
+		p := r.Properties
+		return []any{p["RouteTableId"], p["DestinationCidrBlock"], p["DestinationIpv6CidrBlock"]}
+	}
 	for _, property := range append(slices.Clone(k.PrimaryIdentifier), "Name") {
 		if name := r.Properties[property]; name != nil && k.Properties[property].CausesReplacement == "yes" {
 			return name
@@ -147,6 +151,8 @@ func TestSettingsCanChange(t *testing.T) {
 			p.AdminUser, p.AdminUsersSecret, p.AlarmTopic = "none", "a",
 				"arn:aws:sns:eu-west-1:111122223333:a"
 		}))},
+		"IPv6":         {before: minimal, after: overIPv6},
+		"IPv6 for NAT": {before: once(withKeysByURL(settings.NAT)), after: overIPv6},
 		"version": {before: once(with(onNodes(), func(p *settings.Props) { p.Version = "8.1" })),
 			after: once(onNodes()), replaced: []string{"AWS::ElastiCache::ParameterGroup"}},
 	} {

@@ -50,6 +50,7 @@ var prices = []price{
 	{"each further GB in a serverless cache", hours * .084, 0,
 		"730 hours × 0.084; a million keys are about 2 GB, and `maxStorageGB` is the bound", option},
 	{"each NAT gateway", hours * (.045 + .005), 0, "730 hours × (0.045 + 0.005)", option},
+	{"`internet=ipv6` instead", 0, 0, "an egress-only internet gateway has no price", option},
 	{
 		"`store=nodes`, each cache.r7g.large",
 		hours * .1752,

@@ -38,10 +38,6 @@ func main() {
 
 // deploy writes the cloud assembly of the stage that -c stage=NAME names.
 func deploy() error {
-	root, err := findRoot()
-	if err != nil {
-		return err
-	}
 	app := awscdk.NewApp(nil)
 	given, _ := app.Node().TryGetContext(jsii.String("stage")).(string)
 	if given == "" {
@@ -51,7 +47,7 @@ func deploy() error {
 	if err != nil {
 		return err
 	}
-	code, err := build(root)
+	code, err := build(repositoryFolder)
 	if err != nil {
 		return err
 	}

@@ -103,6 +103,16 @@ func (r *resolver) value(value any) any {
 		if join, ok := all["Fn::Join"].([]any); ok {
 			return joined(join)
 		}
+		if split, ok := all["Fn::Split"].([]any); ok {
+			if whole, ok := split[1].(string); ok {
+				return strings.Split(whole, split[0].(string))
+			}
+		}
+		if choice, ok := all["Fn::Select"].([]any); ok {
+			if items, ok := choice[1].([]string); ok {
+				return items[0]
+			}
+		}
 		return all
 	}
 	return value
@@ -307,6 +317,38 @@ func TestTemplateInternet(t *testing.T) {
 			equal(t, parameter+" "+group, strings.Contains(rules, `"FromPort":443`), i == 0)
 		}
 	}
+}
+
+// An alarm on slow checks follows the time that the function waits for the cache.
+func TestSlowChecksFollowTheTimeout(t *testing.T) {
+	app := of(t, prod) // VALKEY_TIMEOUT is 200ms
+	for name, c := range map[string]struct {
+		made template
+		want string
+	}{"app": {app, "100*used/(1.5*200)"}, "default": {resolved(t, bare), "100*used/(1.5*100)"},
+		"parameter": {resolved(t, with2(bare, "ValkeyTimeout", "250ms")), "100*used/(1.5*250)"}} {
+		queries := list(c.made.only(t, "AWS::CloudWatch::Alarm", "AlarmCheckSlow").Properties["Metrics"])
+		expressions := ""
+		for _, query := range queries {
+			expressions += text(query.(map[string]any)["Expression"])
+		}
+		equal(t, name, expressions, c.want)
+	}
+}
+
+// The template reaches an issuer over IPv6 as the app does.
+func TestTemplateInternetOverIPv6(t *testing.T) {
+	parameters := with2(bare, "JwtJwksUrl", "https://login.example.com/keys")
+	made := resolved(t, with2(parameters, "Internet", "ipv6"))
+	app := of(t, overIPv6)
+	sameIDs(t, made, app)
+	for _, kind := range []string{"AWS::EC2::SecurityGroup", "AWS::EC2::Route", "AWS::EC2::RouteTable"} {
+		for _, r := range app.all(kind) {
+			equal(t, r.id, numbersAsText(t, made.Resources[r.id].Properties), numbersAsText(t, r.Properties))
+		}
+	}
+	equal(t, "function", ours(t, made, "Check").Properties.at("VpcConfig", "Ipv6AllowedForDualStack"), true)
+	noDangling(t, made)
 }
 
 // The template has the quotas of CloudFormation, and every parameter says what it is.

@@ -194,7 +194,7 @@ func isIntrinsic(object map[string]any) bool {
 func TestTemplatesFollowTheSchemas(t *testing.T) {
 	s := schemasOf(t)
 	templates := map[string]map[string]any{"dev": plainResources(of(t, dev).Resources),
-		"prod": plainResources(of(t, prod).Resources)}
+		"prod": plainResources(of(t, prod).Resources), "IPv6": plainResources(of(t, overIPv6).Resources)}
 	for _, name := range []string{"rest.yaml", "http.yaml", "websocket.yaml"} {
 		templates[name] = at(t, readYAML(t, name), "Resources")
 	}

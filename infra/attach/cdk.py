@@ -1,7 +1,7 @@
 # Puts Tidegate before a REST API and an HTTP API of a CDK app in Python: the same as
 # cdk.ts, but not run by any test.
 import jsii
-from aws_cdk import Annotations, Aspects, CfnResource, IAspect, Stack
+from aws_cdk import Annotations, Aspects, IAspect, Stack
 from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_apigatewayv2 as apigatewayv2
 from aws_cdk import aws_lambda as lambda_
@@ -94,7 +94,8 @@ def limit_http_api(scope: Construct, id: str, api: apigatewayv2.IHttpApi, check_
         authorizer_result_ttl_in_seconds=0,  # results are never cached, so that every call counts
     )
     _allow(limits, check_function_arn, api.api_id, authorizer.ref)
-    Aspects.of(api).add(_MapResponses())
+    # Routes that are made in the stack, or of an imported API, are not below the API.
+    Aspects.of(Stack.of(api)).add(_MapResponses(api))
     return apigatewayv2.HttpAuthorizer.from_http_authorizer_attributes(
         limits, "Route", authorizer_id=authorizer.ref, authorizer_type="CUSTOM"
     )
@@ -106,8 +107,11 @@ MAPPED_STATUS_CODES = ["200", "201", "204", "400", "403", "404", "409", "429", "
 
 @jsii.implements(IAspect)
 class _MapResponses:
+    def __init__(self, api):
+        self.api = api
+
     def visit(self, node):
-        if not CfnResource.is_cfn_resource(node) or node.cfn_resource_type != "AWS::ApiGatewayV2::Integration":
+        if not isinstance(node, apigatewayv2.CfnIntegration) or node.api_id != self.api.api_id:
             return
         mapping = [
             {"Destination": "overwrite:header.RateLimit", "Source": "$context.authorizer.rateLimit"},

@@ -2,7 +2,7 @@
 // checkFunctionArn is the output CheckFunctionArn of the Tidegate stack. The authorizers
 // are plain CloudFormation resources, since an L2 RequestAuthorizer without identity
 // sources sends "", which API Gateway refuses.
-import { Annotations, Aspects, CfnResource, Stack } from 'aws-cdk-lib';
+import { Annotations, Aspects, Stack } from 'aws-cdk-lib';
 import * as apigateway from 'aws-cdk-lib/aws-apigateway';
 import * as apigatewayv2 from 'aws-cdk-lib/aws-apigatewayv2';
 import * as lambda from 'aws-cdk-lib/aws-lambda';
@@ -80,15 +80,16 @@ export function limitHttpApi(scope: Construct, id: string, api: apigatewayv2.IHt
     authorizerResultTtlInSeconds: 0, // results are never cached, so that every call counts
   });
   allow(limits, checkFunctionArn, api.apiId, authorizer.ref);
-  Aspects.of(api).add({ visit: mapResponses });
+  // Routes that are made in the stack, or of an imported API, are not below the API.
+  Aspects.of(Stack.of(api)).add({ visit: (node) => mapResponses(node, api) });
   return apigatewayv2.HttpAuthorizer.fromHttpAuthorizerAttributes(limits, 'Route', { authorizerId: authorizer.ref, authorizerType: 'CUSTOM' });
 }
 
 // Each status code that your backend answers with needs a mapping of its own.
 const mappedStatusCodes = ['200', '201', '204', '400', '403', '404', '409', '429', '500', '502', '503'];
 
-function mapResponses(node: IConstruct): void {
-  if (!CfnResource.isCfnResource(node) || node.cfnResourceType !== 'AWS::ApiGatewayV2::Integration') {
+function mapResponses(node: IConstruct, api: apigatewayv2.IHttpApi): void {
+  if (!(node instanceof apigatewayv2.CfnIntegration) || node.apiId !== api.apiId) {
     return;
   }
   const ResponseParameters = [

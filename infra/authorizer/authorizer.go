@@ -15,7 +15,6 @@ package authorizer
 import (
 	"fmt"
 	"regexp"
-	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
@@ -58,13 +57,6 @@ type Props struct {
 	// mappings of an HTTP API, for an API that answers in its own way. Without it an own
 	// gateway response of the same type is refused, and own mappings are kept.
 	OwnResponses bool
-
-	// ResultsCacheTTL must stay 0. It exists so that other values are refused with a
-	// reason.
-	ResultsCacheTTL time.Duration
-	// IdentitySources must stay empty. It exists so that other values are refused with a
-	// reason.
-	IdentitySources []string
 }
 
 // Values of Props.CORSOrigin other than one origin.
@@ -138,14 +130,11 @@ func isSpec(api awsapigateway.IRestApi) bool {
 }
 
 func (a *RateLimitAuthorizer) attachREST(scope constructs.Construct, p *Props) {
-	attached := awsapigateway.NewCfnAuthorizer(
-		scope,
-		jsii.String("Authorizer"),
+	attached := awsapigateway.NewCfnAuthorizer(scope, jsii.String("Authorizer"),
 		&awsapigateway.CfnAuthorizerProps{
 			RestApiId: p.RestAPI.RestApiId(), Name: &p.Name, Type: jsii.String("REQUEST"),
 			AuthorizerUri: invokeURI(scope, p.Function), AuthorizerResultTtlInSeconds: jsii.Number(0),
-		},
-	)
+		})
 	a.ID = attached.Ref()
 	a.REST = &restAuthorizer{a.ID}
 	a.ARN = p.permit(scope, p.RestAPI.RestApiId(), a.ID)
@@ -202,7 +191,7 @@ func (a *RateLimitAuthorizer) attachHTTP(scope constructs.Construct, p *Props) {
 		})
 	a.ARN = p.permit(scope, p.HTTPAPI.ApiId(), a.ID)
 	if !p.OwnResponses {
-		awscdk.Aspects_Of(p.HTTPAPI).Add(&mapResponses{}, nil)
+		awscdk.Aspects_Of(awscdk.Stack_Of(scope)).Add(&mapResponses{p.HTTPAPI}, nil)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/assertions"
@@ -404,6 +403,46 @@ func TestRoutesWithoutTheAuthorizer(t *testing.T) {
 	}
 }
 
+// Routes that are made in the stack or for an imported API get the RateLimit fields too, and
+// those of another API do not.
+func TestMapsRoutesBesideTheAPI(t *testing.T) {
+	for name, imported := range map[string]bool{"own": false, "imported": true} {
+		s := newUserAppWithoutEnv()
+		api := awsapigatewayv2.IHttpApi(s.http)
+		if imported {
+			api = awsapigatewayv2.HttpApi_FromHttpApiAttributes(s.stack, jsii.String("Imported"),
+				&awsapigatewayv2.HttpApiAttributes{HttpApiId: jsii.String("abc123")})
+		}
+		limits := authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("Limits"),
+			&authorizer.Props{Function: s.check, HTTPAPI: api})
+		other := awsapigatewayv2.NewHttpApi(s.stack, jsii.String("Other"), nil)
+		for id, of := range map[string]awsapigatewayv2.IHttpApi{"Limited": api, "Free": other} {
+			props := &awsapigatewayv2.HttpRouteProps{HttpApi: of,
+				RouteKey: awsapigatewayv2.HttpRouteKey_DEFAULT(),
+				Integration: awsapigatewayv2integrations.NewHttpUrlIntegration(&id,
+					jsii.String("https://"+id+".example"), nil)}
+			if of != other {
+				props.Authorizer = limits.HTTP
+			}
+			awsapigatewayv2.NewHttpRoute(s.stack, jsii.String(id+"Route"), props)
+		}
+		template, problem := s.synthesise()
+		if problem != "" {
+			t.Fatalf("%s: %s", name, problem)
+		}
+		found := resources(t, template, "AWS::ApiGatewayV2::Integration")
+		if len(found) != 2 {
+			t.Errorf("%s: got %d integrations, want 2", name, len(found))
+		}
+		for _, p := range found {
+			uri, mappings := p["IntegrationUri"], p["ResponseParameters"]
+			if (uri == "https://Limited.example") != (mappings != nil) {
+				t.Errorf("%s: %v has mappings %v", name, uri, mappings)
+			}
+		}
+	}
+}
+
 // An integration keeps its own response mappings, and its own value of a RateLimit field.
 func TestKeepsOwnMappings(t *testing.T) {
 	s := newUserAppWithoutEnv()
@@ -457,9 +496,6 @@ func TestRefusesWhatBreaksCounting(t *testing.T) {
 		build func(*userApp)
 		want  []string
 	}{
-		"cache": {attach(func(_ *userApp, p *authorizer.Props) {
-			p.ResultsCacheTTL = 5 * time.Minute
-		}), []string{"ResultsCacheTTL is 5m0s"}},
 		"challenge without quotes": {attach(func(_ *userApp, p *authorizer.Props) {
 			p.Challenge = "resource_metadata=https://api.example"
 		}), []string{"Challenge is", "resource_metadata="}},
@@ -469,9 +505,6 @@ func TestRefusesWhatBreaksCounting(t *testing.T) {
 		"challenge of an HTTP API": {attach(func(s *userApp, p *authorizer.Props) {
 			p.RestAPI, p.HTTPAPI, p.Challenge = nil, s.http, `a="b"`
 		}), []string{"Challenge is for a REST API"}},
-		"identity source": {attach(func(_ *userApp, p *authorizer.Props) {
-			p.IdentitySources = []string{"x"}
-		}), []string{"IdentitySources are"}},
 		"no function": {attach(func(_ *userApp, p *authorizer.Props) {
 			p.Function = nil
 		}), []string{"Function is missing"}},
@@ -482,8 +515,8 @@ func TestRefusesWhatBreaksCounting(t *testing.T) {
 			p.HTTPAPI = s.http
 		}), []string{"either RestAPI or HTTPAPI"}},
 		"all at once": {attach(func(_ *userApp, p *authorizer.Props) {
-			p.ResultsCacheTTL, p.IdentitySources = time.Second, []string{"x"}
-		}), []string{"ResultsCacheTTL", "IdentitySources"}},
+			p.Challenge, p.CORSOrigin = "a", "b"
+		}), []string{"Challenge is", "CORSOrigin is"}},
 		"another authorizer that caches": {with(func(s *userApp) {
 			other := awsapigateway.NewRequestAuthorizer(s.stack, jsii.String("Other"),
 				&awsapigateway.RequestAuthorizerProps{

@@ -144,13 +144,14 @@ func (own statusMappings) withOurs() map[string]any {
 }
 
 // mapResponses is an aspect that gives every integration of an HTTP API the response
-// mapping.
-type mapResponses struct{}
+// mapping. Integrations of routes made in the stack, or of an imported API, are not below
+// the API.
+type mapResponses struct{ api awsapigatewayv2.IHttpApi }
 
-// Visit adds the mappings to node if it is an integration.
-func (*mapResponses) Visit(node constructs.IConstruct) {
+// Visit adds the mappings to node if it is an integration of the API.
+func (m *mapResponses) Visit(node constructs.IConstruct) {
 	resource, ok := node.(awsapigatewayv2.CfnIntegration)
-	if !ok {
+	if !ok || !refers(node, resource.ApiId(), m.api.ApiId(), m.api) {
 		return
 	}
 	own, err := ownMappings(resource)

@@ -44,13 +44,9 @@ func (g *guard) Validate() *[]*string {
 	g.warnOf(calls.others)
 	g.warnOfOpen(calls.open)
 	if calls.guarded == 0 && len(calls.open)+len(calls.others) > 0 {
-		problems = append(
-			problems,
-			fmt.Sprintf("no method or route of the API has this authorizer, so no call "+
-				"is counted: give it to %s, as Authorizer of AddMethod and AddRoutes, or in "+
-				"DefaultMethodOptions of "+
-				"AddProxy", strings.Join(slices.Concat(calls.open, calls.others), ", ")),
-		)
+		problems = append(problems, fmt.Sprintf("no method or route of the API has this authorizer, so no "+
+			"call is counted: give it to %s, as Authorizer of AddMethod and AddRoutes, or in "+
+			"DefaultMethodOptions of AddProxy", strings.Join(slices.Concat(calls.open, calls.others), ", ")))
 	}
 	return jsii.Strings(problems...)
 }
@@ -113,17 +109,6 @@ func (g *guard) checkProps() []string {
 		problems = append(problems, "RestAPI is made from an OpenAPI body, and each import of a changed "+
 			"body removes gateway responses beside it: put the authorizer and the gateway responses of "+
 			"infra/attach/openapi.yaml into the body instead")
-	}
-	if g.props.ResultsCacheTTL != 0 {
-		problems = append(problems,
-			fmt.Sprintf("ResultsCacheTTL is %s: must be 0, or calls pass uncounted and revoked keys "+
-				"still work", g.props.ResultsCacheTTL))
-	}
-	if len(g.props.IdentitySources) > 0 {
-		problems = append(problems, fmt.Sprintf(
-			"IdentitySources are %q: must be empty, since the function itself answers calls without a "+
-				"credential",
-			g.props.IdentitySources))
 	}
 	if !origin.MatchString(g.props.CORSOrigin) {
 		problems = append(problems,

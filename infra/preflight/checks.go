@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,9 +16,12 @@ import (
 
 // look reads an account for a stage.
 type look struct {
-	ctx   context.Context
-	aws   awscli.Command
-	props settings.Props
+	ctx    context.Context
+	aws    awscli.Command
+	lookup func(ctx context.Context, network, host string) ([]net.IP, error)
+	props  settings.Props
+	// template means the published template, whose parameters have the settings' names.
+	template bool
 	// exists reports whether the stage's stack exists, which then owns the names.
 	exists bool
 }
@@ -48,6 +52,19 @@ var checks = []struct {
 	{"zones", (*look).zones},
 	{"networks", (*look).networks},
 	{"addresses", (*look).addresses},
+	{"gateways", (*look).gateways},
+	{"providers", (*look).providers},
+}
+
+// set returns how an operator sets settings of the stage.
+func (l *look) set(values ...string) string {
+	if !l.template {
+		return "run ./scripts/stage " + l.props.Stage + " " + strings.Join(values, " ")
+	}
+	for i, value := range values {
+		values[i] = strings.ToUpper(value[:1]) + value[1:]
+	}
+	return "set the parameters " + strings.Join(values, " ")
 }
 
 // bootstrapVersion is the oldest version of the bootstrap stack that templates of this CDK
@@ -55,6 +72,9 @@ var checks = []struct {
 const bootstrapVersion = 6
 
 func (l *look) bootstrap() (string, error) {
+	if l.template {
+		return "", nil
+	}
 	var version string
 	err := l.read(&version, "ssm", "get-parameter", "--name", "/cdk-bootstrap/hnb659fds/version",
 		"--query", "Parameter.Value")
@@ -108,6 +128,8 @@ func (l *look) named() []named {
 		{"log groups", []string{logs + "check", logs + "admin", logs + "forward"},
 			[]string{"logs", "describe-log-groups", "--log-group-name-prefix", logs,
 				"--query", "logGroups[].logGroupName"}},
+		{"functions", []string{name + "-check", name + "-admin", name + "-forward"},
+			[]string{"lambda", "list-functions", "--query", "Functions[].FunctionName"}},
 	}
 	secrets := []string{name + "/password"}
 	if l.props.PepperSecret == "" {
@@ -167,8 +189,8 @@ func (l *look) concurrency() (string, error) {
 	}
 	if free-wanted < keptUnreserved {
 		return fmt.Sprintf("%d environments are unreserved, and the stage reserves %d and leaves %d: raise "+
-			"the quota of Lambda, or ./scripts/stage %s checkConcurrency=0 adminConcurrency=0",
-			free, wanted, keptUnreserved, l.props.Stage), nil
+			"the quota of Lambda, or %s", free, wanted, keptUnreserved,
+			l.set("checkConcurrency=0", "adminConcurrency=0")), nil
 	}
 	return "", nil
 }
@@ -176,6 +198,19 @@ func (l *look) concurrency() (string, error) {
 // unsupported are ids of zones in which Lambda has no functions with a network:
 // https://github.com/keboola/developer-portal/issues/81 has the error.
 var unsupported = []string{"use1-az3"}
+
+// offers returns the zones in which EC2 has the instances of the cache's nodes; nil if
+// nodes are not asked for, or EC2 does not know their type. ElastiCache has no such list.
+func (l *look) offers() ([]string, error) {
+	if l.props.Kind != settings.Nodes {
+		return nil, nil
+	}
+	var zones []string
+	err := l.read(&zones, "ec2", "describe-instance-type-offerings", "--location-type", "availability-zone",
+		"--filters", "Name=instance-type,Values="+strings.TrimPrefix(l.props.NodeType, "cache."),
+		"--query", "InstanceTypeOfferings[].Location")
+	return zones, err
+}
 
 // zone is an availability zone. Its name differs between accounts, its id does not.
 type zone struct{ ZoneName, ZoneID string }
@@ -190,15 +225,24 @@ func (l *look) zones() (string, error) {
 	if !l.props.OwnNetwork() {
 		return "", nil
 	}
+	offers, err := l.offers()
+	if err != nil {
+		return "", err
+	}
 	var good []string
 	chosen, bad := l.props.Zones, ""
 	for i, zone := range all {
-		used := slices.Contains(chosen, zone.ZoneName) || len(chosen) == 0 && i < 2
+		why := ""
 		switch {
-		case !slices.Contains(unsupported, zone.ZoneID):
+		case slices.Contains(unsupported, zone.ZoneID):
+			why = " is " + zone.ZoneID + ", where Lambda has no functions with a network"
+		case len(offers) > 0 && !slices.Contains(offers, zone.ZoneName):
+			why = " has no instances for nodes of " + l.props.NodeType
+		default:
 			good = append(good, zone.ZoneName)
-		case used:
-			bad = zone.ZoneName + " is " + zone.ZoneID
+		}
+		if used := slices.Contains(chosen, zone.ZoneName) || len(chosen) == 0 && i < 2; used && why != "" {
+			bad = zone.ZoneName + why
 		}
 	}
 	for _, name := range chosen {
@@ -209,8 +253,7 @@ func (l *look) zones() (string, error) {
 	if bad == "" {
 		return "", nil
 	}
-	return fmt.Sprintf("%s, where Lambda has no functions with a network: ./scripts/stage %s zones=%s", bad,
-		l.props.Stage, strings.Join(good[:min(2, len(good))], ",")), nil
+	return bad + ": " + l.set("zones="+strings.Join(good[:min(2, len(good))], ",")), nil
 }
 
 // quota compares a number of things with its quota.
@@ -244,4 +287,36 @@ func (l *look) addresses() (string, error) {
 	}
 	return l.quota("Elastic IP addresses", "ec2", "L-0263D0A3", l.props.Gateways(),
 		"ec2", "describe-addresses", "--query", "length(Addresses)")
+}
+
+func (l *look) gateways() (string, error) {
+	if l.exists || !l.props.OwnInternet() || l.props.Internet != settings.IPv6 {
+		return "", nil
+	}
+	return l.quota("egress-only internet gateways", "vpc", "L-45FE3B85", 1, "ec2",
+		"describe-egress-only-internet-gateways", "--query", "length(EgressOnlyInternetGateways)")
+}
+
+// providers looks for identity providers that internet=ipv6 cannot reach.
+func (l *look) providers() (problem string, failed error) {
+	if l.props.Internet != settings.IPv6 {
+		return "", nil
+	}
+	var without []string
+	for _, host := range l.props.Providers() {
+		_, err := l.lookup(l.ctx, "ip6", host)
+		_, onlyIPv4 := errors.AsType[*net.AddrError](err)
+		unknown, _ := errors.AsType[*net.DNSError](err)
+		switch {
+		case onlyIPv4, unknown != nil && unknown.IsNotFound:
+			without = append(without, host)
+		default:
+			failed = errors.Join(failed, err)
+		}
+	}
+	if len(without) > 0 {
+		problem = strings.Join(without, ", ") + " has no IPv6 address, so the functions cannot call it: " +
+			l.set("internet=nat")
+	}
+	return problem, failed
 }

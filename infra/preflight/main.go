@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -21,7 +22,8 @@ func main() {
 	aws, err := awscli.Find()
 	if err == nil {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-		err = run(ctx, "infra", os.Args[1:], aws, os.Stdout)
+		l := &look{ctx: ctx, aws: aws, lookup: net.DefaultResolver.LookupIP}
+		err = l.run("infra", os.Args[1:], os.Stdout)
 		stop()
 	}
 	if err == nil {
@@ -41,18 +43,22 @@ var (
 	errUnread = errors.New("not everything was read, so the deployment may fail: see above")
 )
 
-func run(ctx context.Context, app string, args []string, aws awscli.Command, out io.Writer) error {
-	if len(args) != 1 || strings.HasPrefix(args[0], "-") {
-		return errors.New("usage: ./scripts/verify -preflight STAGE")
+// run looks at the account for the stage that args name, and prints what it finds.
+func (l *look) run(app string, args []string, out io.Writer) error {
+	if l.template = len(args) > 0 && args[0] == "-template"; l.template {
+		args = args[1:]
 	}
-	props, err := propsOf(filepath.Join(app, settings.StageFolder), args[0])
-	if err != nil {
+	if len(args) != 1 || strings.HasPrefix(args[0], "-") {
+		return errors.New("usage: ./scripts/verify -preflight [-template] STAGE (-template is for the " +
+			"published template with its defaults, instead of the stage's file)")
+	}
+	var err error
+	if l.props, err = propsOf(filepath.Join(app, settings.StageFolder), args[0], l.template); err != nil {
 		return err
 	}
-	if _, err := aws(ctx, "sts", "get-caller-identity"); err != nil {
+	if _, err := l.aws(l.ctx, "sts", "get-caller-identity"); err != nil {
 		return fmt.Errorf("no account to look at: %w", err)
 	}
-	l := &look{ctx: ctx, aws: aws, props: props}
 	var result error
 	for _, c := range checks {
 		problem, err := c.check(l)
@@ -72,8 +78,14 @@ func run(ctx context.Context, app string, args []string, aws awscli.Command, out
 	return result
 }
 
-// propsOf returns the props of a stage: those of its file, or the defaults.
-func propsOf(folder, stage string) (settings.Props, error) {
+// propsOf returns the props of a stage: those of its file, or the defaults. A template has
+// those of stage prod.
+func propsOf(folder, stage string, template bool) (settings.Props, error) {
+	if template {
+		p := settings.Default("prod")
+		p.Stage = stage
+		return p, p.Validate()
+	}
 	file, err := settings.ReadStage(folder, stage)
 	if err != nil {
 		return settings.Props{}, err

@@ -30,6 +30,10 @@ type Props struct {
 	Subnets []string `json:"subnets"`
 	// SecurityGroup is the id of a group of the functions, instead of two own ones.
 	SecurityGroup string `json:"securityGroup"`
+	// Internet is how functions in a network reach identity providers: NAT, or IPv6 for
+	// providers that have IPv6 addresses. Subnets that exist must then be dual-stack, with
+	// a way out. Default NAT.
+	Internet string `json:"internet"`
 
 	// Key is the ARN of a KMS key. Its policy must let CloudWatch Logs and CloudWatch
 	// alarms use it.
@@ -140,6 +144,13 @@ const (
 	SNS         = "sns"
 )
 
+// The ways to the internet. An own network gets NAT gateways, or an egress-only internet
+// gateway, which costs nothing.
+const (
+	NAT  = "nat"
+	IPv6 = "ipv6"
+)
+
 // NoUser means no first user.
 const NoUser = "none"
 
@@ -147,7 +158,7 @@ const NoUser = "none"
 func Default(stage string) Props {
 	p := Props{
 		Stage: stage, CIDR: "10.42.0.0/20", AdminUser: "admin", CheckMemory: 512, AdminMemory: 512,
-		Example: true, LogDays: 14,
+		Example: true, LogDays: 14, Internet: NAT,
 		Store: Store{Kind: Serverless, MaxStorageGB: 5, MaxECPUs: 100_000, NodeType: "cache.t4g.small",
 			Shards: 1, Replicas: 1, Version: "8.1"},
 	}
@@ -177,10 +188,16 @@ func (p *Props) Egress() (check, admin bool) {
 		p.Admin["OIDC_ISSUER"] != ""
 }
 
-// Gateways returns how many NAT gateways an own network has if a function needs the
-// internet: with Keep one for each zone.
+// OwnInternet reports whether an own network has a way to the internet, since a function
+// needs it.
+func (p *Props) OwnInternet() bool {
+	check, admin := p.Egress()
+	return p.OwnNetwork() && (check || admin)
+}
+
+// Gateways returns how many NAT gateways an own network has: with Keep one for each zone.
 func (p *Props) Gateways() int {
-	if check, admin := p.Egress(); !p.OwnNetwork() || !check && !admin {
+	if !p.OwnInternet() || p.Internet != NAT {
 		return 0
 	}
 	if p.Keep {

@@ -92,7 +92,7 @@ func TestErrorsNameTheSetting(t *testing.T) {
 		{[]string{"zones", "eu-west-1a,eu-west-1a"}, "zones=eu-west-1a: must be given once"},
 		{[]string{"zones", "a,b"}, "zones=a: must be names|zones=b: must be names"},
 		{[]string{"vpc", "vpc-0a1b2c3d"}, "subnets=: set both subnets and vpc"},
-		{[]string{"vpc", "mine", "subnets", "a,b"}, "vpc=mine: must be the id|subnets=a: must be ids"},
+		{[]string{"vpc", "mine", "subnets", "a,b"}, "vpc=mine: must be the id|subnets=a,b: must be ids"},
 		{also(network, "subnets", "subnet-0a1b2c3d"), "must be at least 2, in different zones"},
 		{also(network, "securityGroup", "a"), "securityGroup=a: must be an id"},
 		{[]string{"securityGroup", "sg-0a1b2c3d"}, "securityGroup=sg-0a1b2c3d: needs the vpc"},
@@ -210,7 +210,14 @@ func TestGateways(t *testing.T) {
 	if p.Keep = false; p.Gateways() != 1 {
 		t.Errorf("got %d gateways without keep, want 1", p.Gateways())
 	}
-	if p.VPC = "vpc-0a1b2c3d"; p.Gateways() != 0 {
+	if p.Internet = IPv6; p.Gateways() != 0 || !p.OwnInternet() || p.Validate() != nil {
+		t.Errorf("got %d gateways and %v over IPv6, want none", p.Gateways(), p.Validate())
+	}
+	if p.Internet = "none"; p.Validate() == nil || !strings.Contains(p.Validate().Error(), "nat or ipv6") {
+		t.Errorf("got %v, want the ways to the internet", p.Validate())
+	}
+	p.Internet = NAT
+	if p.VPC = "vpc-0a1b2c3d"; p.Gateways() != 0 || p.OwnInternet() {
 		t.Errorf("got %d gateways in a network that exists, want none", p.Gateways())
 	}
 }

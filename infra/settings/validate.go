@@ -22,15 +22,13 @@ var (
 	bucketURL   = regexp.MustCompile(`^https://([^/]+\.)?s3[.-][a-z0-9.-]*amazonaws\.com`)
 	userName    = regexp.MustCompile(`^[A-Za-z0-9._@-]{1,64}$`)
 	vpcID       = regexp.MustCompile(`^vpc-[0-9a-f]+$`)
-	subnetID    = regexp.MustCompile(`^subnet-[0-9a-f]+$`)
+	subnetIDs   = regexp.MustCompile(`^subnet-[0-9a-f]+(,subnet-[0-9a-f]+)*$`)
 	groupID     = regexp.MustCompile(`^sg-[0-9a-f]+$`)
 	keyARN      = regexp.MustCompile(`^arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[a-zA-Z0-9-]+$`)
 	topicARN    = regexp.MustCompile(`^arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]+$`)
 	bucketName  = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
-	snapshotARN = regexp.MustCompile(
-		`^arn:aws[a-z-]*:elasticache:[a-z0-9-]+:\d{12}:serverlesscachesnapshot:[a-z0-9-]+$`,
-	)
-	snapshot = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
+	snapshotARN = regexp.MustCompile(`^arn:aws[a-z-]*:elasticache:[a-z0-9-]+:\d{12}:serverlesscachesnapshot:[a-z0-9-]+$`)
+	snapshot    = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 )
 
 // versions are the versions of Valkey that ElastiCache offers, the oldest first.
@@ -42,11 +40,8 @@ var logDays = []int{1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 73
 // it for each of at most 2 groups in 3 zones.
 const subnetBits = 4
 
-const (
-	wantStage = "must be 2 to 12 lower-case letters, digits and single hyphens, a letter first, no " +
-		"hyphen last"
-	wantName = "must be the name or ARN of an existing secret in Secrets Manager, not its value"
-)
+const wantStage = "must be 2 to 12 lower-case letters, digits and single hyphens, a letter first, no " +
+	"hyphen last"
 
 // wants records an error for a setting unless ok is true.
 type wants func(ok bool, name string, value any, format string, arguments ...any)
@@ -60,14 +55,13 @@ func (p *Props) Validate() error {
 		}
 	}
 	want(isStage(p.Stage), "stage", p.Stage, wantStage)
+	p.checkForms(want)
 	p.checkNetwork(want)
 	p.checkStore(want)
 	p.checkExisting(want)
 	p.checkNumbers(want)
 	p.checkCallers(want)
 	p.checkLogin(want)
-	want(p.AlarmEmail == "" || email.MatchString(p.AlarmEmail), "alarmEmail", p.AlarmEmail,
-		"must be an email address")
 	want(slices.Contains([]string{"", EventBridge, SNS}, p.Crossings), "crossings", p.Crossings,
 		"must be eventbridge or sns")
 	want(slices.Contains(logDays, p.LogDays), "logDays", p.LogDays, "must be one of %v", logDays)
@@ -84,9 +78,33 @@ func isStage(name string) bool { return stageName.MatchString(name) && len(name)
 // token reports whether a text is the CDK's token of a value that only deployment knows.
 func token(text string) bool { return strings.Contains(text, "${Token[") }
 
-// optional wants a text that is empty, a token or of a form.
-func optional(want wants, name, value string, form *regexp.Regexp, advice string) {
-	want(value == "" || token(value) || form.MatchString(value), name, value, "%s", advice)
+// checkForms wants texts of their forms. What is empty or a token is left to the rules on
+// what is required.
+func (p *Props) checkForms(want wants) {
+	for _, f := range []struct {
+		name, value string
+		form        *regexp.Regexp
+		advice      string
+	}{
+		{"vpc", p.VPC, vpcID, "the id of a network, such as vpc-0a1b2c3d"},
+		{"subnets", strings.Join(p.Subnets, ","), subnetIDs, "ids such as subnet-0a1b2c3d"},
+		{"securityGroup", p.SecurityGroup, groupID, "an id such as sg-0a1b2c3d"},
+		{"nodeType", p.NodeType, nodeType, "a type such as cache.r7g.large"},
+		{"key", p.Key, keyARN, "the ARN of a KMS key"},
+		{"alarmTopic", p.AlarmTopic, topicARN, "the ARN of a topic"},
+		{"alarmEmail", p.AlarmEmail, email, "an email address"},
+		{"changesBucket", p.ChangesBucket, bucketName, "the name of a bucket"},
+		{"domain", p.Domain, hostName, "a host name"},
+		{"certificate", p.Certificate, certificate, "the ARN of an ACM certificate"},
+	} {
+		want(f.value == "" || token(f.value) || f.form.MatchString(f.value), f.name, f.value, "must be %s",
+			f.advice)
+	}
+	for name, secret := range map[string]string{"pepperSecret": p.PepperSecret,
+		"valkeyUrlSecret": p.URLSecret, "adminUsersSecret": p.AdminUsersSecret, "oidcSecret": p.OIDCSecret} {
+		want(secret == "" || token(secret) || secretName.MatchString(secret), name, "…",
+			"must be the name or ARN of an existing secret in Secrets Manager, not its value")
+	}
 }
 
 func (p *Props) checkNetwork(want wants) {
@@ -98,17 +116,13 @@ func (p *Props) checkNetwork(want wants) {
 		want(zoneName.MatchString(zone), "zones", zone, "must be names such as eu-west-1a")
 		want(!slices.Contains(p.Zones[:i], zone), "zones", zone, "must be given once")
 	}
-	optional(want, "vpc", p.VPC, vpcID, "must be the id of a network, such as vpc-0a1b2c3d")
 	want((p.VPC == "") == (len(p.Subnets) == 0), "subnets", strings.Join(p.Subnets, ","),
 		"set both subnets and vpc")
 	want(p.VPC == "" || p.Kind == URL || len(p.Subnets) > 1 || token(strings.Join(p.Subnets, "")),
 		"subnets", strings.Join(p.Subnets, ","), "must be at least 2, in different zones, for the cache")
-	for _, subnet := range p.Subnets {
-		optional(want, "subnets", subnet, subnetID, "must be ids such as subnet-0a1b2c3d")
-	}
-	optional(want, "securityGroup", p.SecurityGroup, groupID, "must be an id such as sg-0a1b2c3d")
 	want(p.SecurityGroup == "" || p.VPC != "", "securityGroup", p.SecurityGroup,
 		"needs the vpc that it belongs to")
+	want(p.Internet == NAT || p.Internet == IPv6, "internet", p.Internet, "must be nat or ipv6")
 	check, _ := p.Egress()
 	want(!check || !bucketURL.MatchString(p.Check["JWT_JWKS_URL"]) || !p.OwnNetwork(), "check.JWT_JWKS_URL",
 		p.Check["JWT_JWKS_URL"], "must not be in S3: the network's way to S3 leads to the log of changes "+
@@ -120,40 +134,28 @@ func (p *Props) checkStore(want wants) {
 		"must be serverless, nodes or url")
 	want((p.Kind == URL) == (p.URLSecret != ""), "valkeyUrlSecret", p.URLSecret,
 		"set both store=url and valkeyUrlSecret")
-	want(nodeType.MatchString(p.NodeType), "nodeType", p.NodeType, "must be a type such as cache.r7g.large")
 	want(slices.Contains(versions, p.Version), "valkeyVersion", p.Version, "must be one of %s",
 		strings.Join(versions, ", "))
 	want(!networkRange(p.CIDR) || !p.OwnNetwork() || p.Kind != Nodes || p.nodes() <= p.room(), "shards",
 		p.Shards, "means %d nodes, and cidr=%s has room for %d: choose a larger range, such as 10.42.0.0/16",
 		p.nodes(), p.CIDR, p.room())
+	form, advice := snapshotARN, "must be the ARN of a serverless cache's snapshot"
 	switch p.Kind {
-	case Serverless:
-		optional(
-			want,
-			"snapshot",
-			p.Snapshot,
-			snapshotARN,
-			"must be the ARN of a serverless cache's snapshot",
-		)
 	case Nodes:
-		optional(want, "snapshot", p.Snapshot, snapshot, "must be the name of a snapshot of nodes")
-	default:
+		form, advice = snapshot, "must be the name of a snapshot of nodes"
+	case URL:
 		want(p.Snapshot == "", "snapshot", p.Snapshot, "is for a new cache, and store=url makes none")
+		return
 	}
+	want(p.Snapshot == "" || token(p.Snapshot) || form.MatchString(p.Snapshot), "snapshot", p.Snapshot,
+		advice)
 }
 
 func (p *Props) checkExisting(want wants) {
-	optional(want, "key", p.Key, keyARN, "must be the ARN of a KMS key")
-	optional(want, "alarmTopic", p.AlarmTopic, topicARN, "must be the ARN of a topic")
-	optional(want, "changesBucket", p.ChangesBucket, bucketName, "must be the name of a bucket")
 	want(p.ChangesBucket == "" || p.Key != "", "changesBucket", p.ChangesBucket,
 		"needs the key that encrypts the bucket: set key")
 	want(p.ChangesBucket == "" || p.ChangesLockDays == 0, "changesLockDays", p.ChangesLockDays,
 		"is for a new bucket: change the lock of changesBucket itself")
-	for name, secret := range map[string]string{"pepperSecret": p.PepperSecret,
-		"valkeyUrlSecret": p.URLSecret, "adminUsersSecret": p.AdminUsersSecret, "oidcSecret": p.OIDCSecret} {
-		want(secret == "" || token(secret) || secretName.MatchString(secret), name, "…", wantName)
-	}
 }
 
 func (p *Props) checkNumbers(want wants) {
@@ -194,20 +196,12 @@ func (p *Props) checkCallers(want wants) {
 
 func (p *Props) checkLogin(want wants) {
 	issuer := p.Admin["OIDC_ISSUER"]
-	want(
-		userName.MatchString(p.AdminUser),
-		"adminUser",
-		p.AdminUser,
-		"must be 1 to 64 letters, digits and ._@-",
-	)
+	want(userName.MatchString(p.AdminUser), "adminUser", p.AdminUser,
+		"must be 1 to 64 letters, digits and ._@-")
 	want(p.AdminUser != NoUser || p.AdminUsersSecret != "" || issuer != "", "adminUser", p.AdminUser,
 		"leaves nobody to log in: set adminUsersSecret or admin.OIDC_ISSUER")
-	want(
-		(issuer == "") == (p.OIDCSecret == ""),
-		"oidcSecret",
-		"…",
-		"set both oidcSecret and admin.OIDC_ISSUER",
-	)
+	want((issuer == "") == (p.OIDCSecret == ""), "oidcSecret", "…",
+		"set both oidcSecret and admin.OIDC_ISSUER")
 	want(issuer == "" || httpsURL(issuer), "admin.OIDC_ISSUER", issuer, "must be an https URL")
 	want((issuer == "") == (p.Admin["OIDC_CLIENT_ID"] == ""), "admin.OIDC_CLIENT_ID",
 		p.Admin["OIDC_CLIENT_ID"], "set both OIDC_CLIENT_ID and OIDC_ISSUER")
@@ -217,10 +211,8 @@ func (p *Props) checkLogin(want wants) {
 	scopes := p.Admin["OIDC_SCOPES"]
 	want(scopes == "" || slices.Contains(strings.Fields(scopes), "openid"), "admin.OIDC_SCOPES", scopes,
 		"must include openid")
-	optional(want, "domain", p.Domain, hostName, "must be a host name")
 	want((p.Domain == "") == (p.Certificate == ""), "certificate", p.Certificate,
 		"set both certificate and domain")
-	optional(want, "certificate", p.Certificate, certificate, "must be the ARN of an ACM certificate")
 }
 
 func networkRange(cidr string) bool {

@@ -3,6 +3,7 @@ package settings
 import (
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -70,12 +71,8 @@ func (p *Props) checkVariables(want wants) {
 			case ours:
 				want(false, part+"."+name, "…", "the construct sets it: see the setting %s", setting)
 			case !slices.Contains(function.known, name):
-				want(
-					false,
-					part+"."+name,
-					value,
-					"is no variable of this function: docs/configuration.md lists them",
-				)
+				want(false, part+"."+name, value,
+					"is no variable of this function: docs/configuration.md lists them")
 			case part == "admin" && slices.Contains(ofBoth, name):
 				want(false, "admin."+name, value, "set check.%s: both functions get it", name)
 			default:
@@ -87,13 +84,8 @@ func (p *Props) checkVariables(want wants) {
 	}
 	idle := durationOr(p.Admin["SESSION_IDLE"], config.DefaultSessionIdle)
 	lifetime := durationOr(p.Admin["SESSION_LIFETIME"], config.DefaultSessionLifetime)
-	want(
-		lifetime >= idle,
-		"admin.SESSION_LIFETIME",
-		lifetime,
-		"must not be shorter than SESSION_IDLE=%s",
-		idle,
-	)
+	want(lifetime >= idle, "admin.SESSION_LIFETIME", lifetime, "must not be shorter than SESSION_IDLE=%s",
+		idle)
 	want(ConnectTimeout+p.Timeout()*3/2 < CheckTimeout*time.Second, "check.VALKEY_TIMEOUT", p.Timeout(),
 		"must be shorter: a check may take 3/2 of it and %s to connect, and the function ends after %d s",
 		ConnectTimeout, CheckTimeout)
@@ -123,9 +115,8 @@ func checkVariable(want wants, path, name, value string) {
 	}
 }
 
-// checkIdentity validates the variables of identities with the check function's own code.
-// The error names the variables.
-func (p *Props) checkIdentity() error {
+// identities reads the variables of identities with the check function's own code.
+func (p *Props) identities() (identity.Config, config.Problems) {
 	var assignments []string
 	for name, value := range p.Check {
 		assignments = append(assignments, name+"="+value)
@@ -133,6 +124,27 @@ func (p *Props) checkIdentity() error {
 	set, problems := config.Read[identity.Variables](assignments)
 	c, err := set.Config()
 	problems.AddError(err)
+	return c, problems
+}
+
+// Providers returns the host names of the identity providers that the functions call.
+func (p *Props) Providers() []string {
+	var hosts []string
+	c, _ := p.identities()
+	for _, issuer := range c.JWT.Issuers {
+		if issuer.KeysURL != nil {
+			hosts = append(hosts, issuer.KeysURL.Hostname())
+		}
+	}
+	if issuer, err := url.Parse(p.Admin["OIDC_ISSUER"]); err == nil && issuer.Host != "" {
+		hosts = append(hosts, issuer.Hostname())
+	}
+	return hosts
+}
+
+// checkIdentity validates the variables of identities. The error names the variables.
+func (p *Props) checkIdentity() error {
+	c, problems := p.identities()
 	for _, issuer := range c.JWT.Issuers {
 		if issuer.KeysURL != nil && issuer.KeysURL.Scheme != "https" {
 			problems.Add("JWT_JWKS_URL", fmt.Sprintf("is %s: must be an https URL", issuer.KeysURL))

@@ -3,7 +3,6 @@ package tidegate
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
@@ -52,22 +51,15 @@ func (t *Tidegate) newTopic() {
 		t.AlarmTopic = own.text(*topic.TopicArn(), t.AlarmTopic)
 	}
 	if mail := t.choices.mail; mail.maybe() {
-		awssns.NewCfnSubscription(
-			t.part("Mail", mail),
-			jsii.String("Subscription"),
-			&awssns.CfnSubscriptionProps{
-				Protocol: jsii.String("email"), Endpoint: &t.props.AlarmEmail, TopicArn: &t.AlarmTopic},
-		)
+		awssns.NewCfnSubscription(t.part("Mail", mail), jsii.String("Subscription"),
+			&awssns.CfnSubscriptionProps{Protocol: jsii.String("email"), Endpoint: &t.props.AlarmEmail,
+				TopicArn: &t.AlarmTopic})
 	}
 }
 
 // publishByAlarms lets only the stage's alarms publish to their topic.
 func (t *Tidegate) publishByAlarms(topic awssns.Topic) awsiam.PolicyStatement {
-	alarms := t.stack().FormatArn(&awscdk.ArnComponents{
-		Service: jsii.String("cloudwatch"), Resource: jsii.String("alarm"),
-		ResourceName: jsii.String(t.props.Name() + "-*"),
-		ArnFormat:    awscdk.ArnFormat_COLON_RESOURCE_NAME,
-	})
+	alarms := t.arn("cloudwatch", "alarm", t.props.Name()+"-*")
 	return awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
 		Sid: jsii.String("Alarms"),
 		Principals: &[]awsiam.IPrincipal{
@@ -130,9 +122,7 @@ func (t *Tidegate) checkAlarms() []alarm {
 			"More than 1 % of the checks take longer than the check function waits for the cache.",
 			"look at the cache's processor or ECPUs, then read the log group " +
 				*t.logGroupName("check") + ".",
-			ofFunction(t.check, "Duration", "p99"),
-			milliseconds(t.props.Timeout() * 3 / 2),
-			5,
+			share(ofFunction(t.check, "Duration", "p99"), "(1.5*"+t.storeTimeout()+")"), 100, 5,
 		},
 	}
 }
@@ -142,7 +132,7 @@ func (t *Tidegate) concurrencyAlarms() []alarm {
 	return []alarm{{
 		"CheckConcurrency", "The check function uses over 80 % of its reserved concurrency. Beyond it " +
 			"clients get 500.", "raise checkConcurrency.",
-		t.share(ofFunction(t.check, "ConcurrentExecutions", "Maximum"), t.numeral("checkConcurrency",
+		share(ofFunction(t.check, "ConcurrentExecutions", "Maximum"), t.numeral("checkConcurrency",
 			t.props.CheckConcurrency)), percent, 3,
 	}}
 }
@@ -175,12 +165,20 @@ func (t *Tidegate) metricsAlarms() []alarm {
 		{
 			"StoreSlow", "The cache answers slowly.",
 			"look at the cache's processor or ECPUs, then at the network.",
-			t.latency("p99"), milliseconds(t.props.Timeout() / 5), 5,
+			share(t.checkMetric(telemetry.StoreLatency, "p99"), "(0.2*"+t.storeTimeout()+")"), 100, 5,
 		},
 	}
 }
 
-func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+// storeTimeout returns VALKEY_TIMEOUT in milliseconds, for an expression.
+func (t *Tidegate) storeTimeout() string {
+	milliseconds := fmt.Sprint(t.props.Timeout().Milliseconds())
+	if t.props.template == nil {
+		return milliseconds
+	}
+	return t.props.template.timeout.text(*awscdk.Fn_Select(jsii.Number(0), awscdk.Fn_Split(jsii.String("ms"),
+		jsii.String(t.props.template.variable("VALKEY_TIMEOUT")), nil)), milliseconds)
+}
 
 func (t *Tidegate) adminAlarms() []alarm {
 	failures := metric("AWS/ApiGateway", "5xx", "Sum", map[string]string{"ApiId": *t.api.api.Ref()})
@@ -214,13 +212,13 @@ func (t *Tidegate) cacheAlarms() []alarm {
 		{
 			"CacheECPUs", "The cache uses over 80 % of its ECPUs a second. Beyond the limit it throttles.",
 			"raise maxECPUs.",
-			t.share(t.ofCache("ElastiCacheProcessingUnits", "Sum"), "60/"+t.numeral("maxECPUs", p.MaxECPUs)),
+			share(t.ofCache("ElastiCacheProcessingUnits", "Sum"), "60/"+t.numeral("maxECPUs", p.MaxECPUs)),
 			percent, 3,
 		},
 		{
 			"CacheMemory", "The cache uses over 80 % of its storage. Beyond the limit it evicts counts.",
 			"raise maxStorageGB.",
-			t.share(t.ofCache("BytesUsedForCache", "Maximum"),
+			share(t.ofCache("BytesUsedForCache", "Maximum"),
 				"1073741824/"+t.numeral("maxStorageGB", p.MaxStorageGB)), percent, 5,
 		},
 		{

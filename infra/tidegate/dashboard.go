@@ -42,16 +42,13 @@ func (t *Tidegate) newDashboard() *dashboard {
 		Description: jsii.String("Tidegate's dashboard (" + t.props.Stage + ")"),
 	})
 	api.AddPropertyOverride(jsii.String("DisableExecuteApiEndpoint"), own.value(true, false))
-	stage := awsapigatewayv2.NewCfnStage(
-		t.Construct,
-		jsii.String("DashboardStage"),
+	stage := awsapigatewayv2.NewCfnStage(t.Construct, jsii.String("DashboardStage"),
 		&awsapigatewayv2.CfnStageProps{
 			ApiId: api.Ref(), StageName: jsii.String("$default"), AutoDeploy: true,
 			DefaultRouteSettings: &awsapigatewayv2.CfnStage_RouteSettingsProperty{
 				ThrottlingRateLimit:  jsii.Number(dashboardRoutes[0].rate),
 				ThrottlingBurstLimit: jsii.Number(dashboardRoutes[0].burst)},
-		},
-	)
+		})
 	d := &dashboard{api: api, stage: stage}
 	d.address = *api.AttrApiEndpoint()
 	if own.maybe() {
@@ -65,16 +62,13 @@ func (t *Tidegate) newDashboard() *dashboard {
 func (t *Tidegate) newDomain(d *dashboard) {
 	own := t.choices.domain
 	scope := t.part("Domain", own)
-	domain := awsapigatewayv2.NewCfnDomainName(
-		scope,
-		jsii.String("Name"),
+	domain := awsapigatewayv2.NewCfnDomainName(scope, jsii.String("Name"),
 		&awsapigatewayv2.CfnDomainNameProps{
 			DomainName: &t.props.Domain,
 			DomainNameConfigurations: &[]any{&awsapigatewayv2.CfnDomainName_DomainNameConfigurationProperty{
 				CertificateArn: &t.props.Certificate, EndpointType: jsii.String("REGIONAL"),
 				SecurityPolicy: jsii.String("TLS_1_2")}},
-		},
-	)
+		})
 	awsapigatewayv2.NewCfnApiMapping(scope, jsii.String("Mapping"), &awsapigatewayv2.CfnApiMappingProps{
 		ApiId: d.api.Ref(), DomainName: domain.Ref(), Stage: d.stage.Ref()})
 	d.address = own.text("https://"+t.props.Domain, d.address)

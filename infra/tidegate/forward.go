@@ -46,8 +46,6 @@ func (t *Tidegate) newForward() {
 	// The log group is deleted with the function, since its name would be taken when the
 	// events are sent again.
 	log := t.logGroup(scope, "ForwardLog", "forward", awscdk.RemovalPolicy_DESTROY)
-	rights = append(rights, statement("Log", jsii.Strings("logs:CreateLogStream", "logs:PutLogEvents"),
-		&[]*string{log.LogGroupArn()}))
 	made := awslambda.NewFunction(scope, jsii.String("Forward"), &awslambda.FunctionProps{
 		FunctionName:          jsii.String(t.functionName("forward")),
 		Description:           jsii.String("Tidegate: makes events of crossed limits"),
@@ -63,13 +61,7 @@ func (t *Tidegate) newForward() {
 		LogGroup:              log,
 		LoggingFormat:         awslambda.LoggingFormat_JSON,
 		SystemLogLevelV2:      awslambda.SystemLogLevel_WARN,
-		Role: awsiam.NewRole(scope, jsii.String("ForwardRole"), &awsiam.RoleProps{
-			AssumedBy:   awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
-			Description: jsii.String("What Tidegate's forward function may do"),
-			InlinePolicies: &map[string]awsiam.PolicyDocument{
-				"Work": awsiam.NewPolicyDocument(&awsiam.PolicyDocumentProps{Statements: &rights}),
-			},
-		}),
+		Role:                  workRole(scope, "Forward", "forward", log, rights...),
 	})
 	destination := awslogsdestinations.NewLambdaDestination(made, nil)
 	for id, from := range map[string]*function{"CheckCrossings": t.check, "AdminCrossings": t.admin} {

@@ -79,7 +79,8 @@ func (t *Tidegate) newFunction(spec functionSpec) *function {
 	t.allowConnect(spec.id, spec.name, role)
 	if t.choices.inside.maybe() {
 		set(f, "VpcConfig", t.choices.inside.value(map[string]any{"SubnetIds": t.network.subnets,
-			"SecurityGroupIds": []string{spec.group}}, awscdk.Aws_NO_VALUE()))
+			"SecurityGroupIds":        []string{spec.group},
+			"Ipv6AllowedForDualStack": t.choices.ipv6.value(true, false)}, awscdk.Aws_NO_VALUE()))
 	}
 	return &function{Function: f, log: log}
 }
@@ -110,32 +111,29 @@ func (t *Tidegate) variables(known []string, given map[string]string) map[string
 
 func (t *Tidegate) functionName(name string) string { return t.props.Name() + "-" + name }
 
-func (t *Tidegate) functionARN(name string) *string {
-	return t.stack().FormatArn(&awscdk.ArnComponents{
-		Service: jsii.String("lambda"), Resource: jsii.String("function"),
-		ResourceName: jsii.String(t.functionName(name)),
-		ArnFormat:    awscdk.ArnFormat_COLON_RESOURCE_NAME,
-	})
-}
-
 // role creates the role of a function, which may write its log. Lambda needs the other
 // rights to attach it to a network. They are denied to the function's own code, so that
 // only Lambda itself can use them.
 func (t *Tidegate) role(id, name string, log awslogs.LogGroup) awsiam.Role {
-	rights := []awsiam.PolicyStatement{
-		statement("Log", jsii.Strings("logs:CreateLogStream", "logs:PutLogEvents"),
-			&[]*string{log.LogGroupArn()}),
-	}
+	var rights []awsiam.PolicyStatement
 	if t.choices.inside.maybe() {
 		deny := awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
 			Sid: jsii.String("NotByTheFunction"), Effect: awsiam.Effect_DENY, Actions: networkActions(),
 			Resources: jsii.Strings("*"),
 		})
 		deny.AddCondition(jsii.String("ArnEquals"),
-			map[string]any{"lambda:SourceFunctionArn": t.functionARN(name)})
+			map[string]any{"lambda:SourceFunctionArn": t.arn("lambda", "function", t.functionName(name))})
 		rights = append(rights, statement("Network", networkActions(), jsii.Strings("*")), deny)
 	}
-	return awsiam.NewRole(t.Construct, jsii.String(id+"Role"), &awsiam.RoleProps{
+	return workRole(t.Construct, id, name, log, rights...)
+}
+
+// workRole creates a role with rights, which may also write a log.
+func workRole(scope constructs.Construct, id, name string, log awslogs.LogGroup,
+	rights ...awsiam.PolicyStatement) awsiam.Role {
+	rights = append([]awsiam.PolicyStatement{statement("Log", jsii.Strings("logs:CreateLogStream",
+		"logs:PutLogEvents"), &[]*string{log.LogGroupArn()})}, rights...)
+	return awsiam.NewRole(scope, jsii.String(id+"Role"), &awsiam.RoleProps{
 		AssumedBy:   awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
 		Description: jsii.String("What Tidegate's " + name + " function may do"),
 		InlinePolicies: &map[string]awsiam.PolicyDocument{

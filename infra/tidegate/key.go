@@ -30,18 +30,13 @@ func (t *Tidegate) newKey() {
 }
 
 func (t *Tidegate) useByLogs() awsiam.PolicyStatement {
-	groups := t.stack().FormatArn(&awscdk.ArnComponents{
-		Service: jsii.String("logs"), Resource: jsii.String("log-group"),
-		ArnFormat:    awscdk.ArnFormat_COLON_RESOURCE_NAME,
-		ResourceName: t.logGroupName("*"),
-	})
+	groups := t.arn("logs", "log-group", *t.logGroupName("*"))
 	return awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
 		Sid: jsii.String("Logs"),
 		Principals: &[]awsiam.IPrincipal{
 			awsiam.NewServicePrincipal(jsii.String("logs."+*t.stack().Region()+".amazonaws.com"), nil)},
 		Actions: jsii.Strings("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey",
-			"kms:GenerateDataKeyWithoutPlaintext",
-			"kms:ReEncryptFrom", "kms:ReEncryptTo"),
+			"kms:GenerateDataKeyWithoutPlaintext", "kms:ReEncryptFrom", "kms:ReEncryptTo"),
 		Resources:  jsii.Strings("*"), // this key
 		Conditions: &map[string]any{"ArnLike": map[string]any{"kms:EncryptionContext:aws:logs:arn": groups}},
 	})

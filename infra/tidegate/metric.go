@@ -15,11 +15,6 @@ func (t *Tidegate) checkCounter(m telemetry.Metric) awscloudwatch.IMetric {
 	return t.checkMetric(m.String(), "Sum")
 }
 
-// latency returns the cache's latency as the check function measures it.
-func (t *Tidegate) latency(statistic string) awscloudwatch.IMetric {
-	return t.checkMetric(telemetry.StoreLatency, statistic)
-}
-
 func (t *Tidegate) checkMetric(name, statistic string) awscloudwatch.IMetric {
 	return metric(telemetry.Namespace, name, statistic, map[string]string{
 		telemetry.DimensionService: telemetry.CheckService, telemetry.DimensionStage: t.props.Stage,
@@ -29,11 +24,6 @@ func (t *Tidegate) checkMetric(name, statistic string) awscloudwatch.IMetric {
 // ofCache returns a metric of the serverless cache.
 func (t *Tidegate) ofCache(name, statistic string) awscloudwatch.IMetric {
 	return metric("AWS/ElastiCache", name, statistic, map[string]string{"clusterId": t.props.Name()})
-}
-
-func ofNode(node, name, statistic string) awscloudwatch.IMetric {
-	return metric("AWS/ElastiCache", name, statistic,
-		map[string]string{"CacheClusterId": node, "CacheNodeId": "0001"})
 }
 
 func ofFunction(f *function, name, statistic string) awscloudwatch.IMetric {
@@ -54,35 +44,33 @@ func metric(namespace, name, statistic string, dimensions map[string]string) aws
 // error, so Lambda counts them as errors. The function's own count of them is up to ten
 // seconds late.
 func (t *Tidegate) failures() awscloudwatch.IMetric {
-	using := map[string]awscloudwatch.IMetric{
-		"failed":       ofFunction(t.check, "Errors", "Sum"),
-		"unauthorized": t.checkCounter(telemetry.Unauthorized),
-		"calls":        ofFunction(t.check, "Invocations", "Sum"),
-	}
-	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
-		Expression: jsii.String("100 * (failed - FILL(unauthorized, 0)) / calls"), UsingMetrics: &using,
-		Label:  jsii.String("failed calls in %"),
-		Period: awscdk.Duration_Minutes(jsii.Number(1)),
-	})
+	return expression("100 * (failed - FILL(unauthorized, 0)) / calls", "failed calls in %",
+		map[string]awscloudwatch.IMetric{
+			"failed":       ofFunction(t.check, "Errors", "Sum"),
+			"unauthorized": t.checkCounter(telemetry.Unauthorized),
+			"calls":        ofFunction(t.check, "Invocations", "Sum"),
+		})
 }
 
 // share returns a metric as a percentage of a limit.
-func (t *Tidegate) share(of awscloudwatch.IMetric, limit string) awscloudwatch.IMetric {
-	using := map[string]awscloudwatch.IMetric{"used": of}
-	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
-		Expression: jsii.String("100*used/" + limit), UsingMetrics: &using, Label: jsii.String("used in %"),
-		Period: awscdk.Duration_Minutes(jsii.Number(1)),
-	})
+func share(of awscloudwatch.IMetric, limit string) awscloudwatch.IMetric {
+	return expression("100*used/"+limit, "used in %", map[string]awscloudwatch.IMetric{"used": of})
 }
 
 // worst returns the maximum of a metric over the nodes.
 func worst(nodes []string, name string) awscloudwatch.IMetric {
 	using := map[string]awscloudwatch.IMetric{}
 	for i, node := range nodes {
-		using[fmt.Sprintf("m%d", i)] = ofNode(node, name, "Maximum")
+		using[fmt.Sprintf("m%d", i)] = metric("AWS/ElastiCache", name, "Maximum",
+			map[string]string{"CacheClusterId": node, "CacheNodeId": "0001"})
 	}
+	return expression("MAX(METRICS())", name, using)
+}
+
+// expression returns a calculation with metrics, each minute.
+func expression(text, label string, using map[string]awscloudwatch.IMetric) awscloudwatch.IMetric {
 	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
-		Expression: jsii.String("MAX(METRICS())"), UsingMetrics: &using, Label: &name,
+		Expression: &text, Label: &label, UsingMetrics: &using,
 		Period: awscdk.Duration_Minutes(jsii.Number(1)),
 	})
 }

@@ -60,10 +60,18 @@ func (t *Tidegate) newVPC() *network {
 		CidrBlock: &t.props.CIDR, EnableDnsHostnames: true, EnableDnsSupport: true,
 		Tags: named(t.props.Name()),
 	})
+	// The range of IPv6 costs nothing, and is there whether it is used or not: Lambda holds
+	// addresses of it for minutes after a function has left it.
+	range6 := awsec2.NewCfnVPCCidrBlock(scope, jsii.String("Range6"), &awsec2.CfnVPCCidrBlockProps{
+		VpcId: vpc.Ref(), AmazonProvidedIpv6CidrBlock: true})
+	blocks6 := awscdk.Fn_Cidr(awscdk.Fn_Select(jsii.Number(0), vpc.AttrIpv6CidrBlocks()),
+		jsii.Number(maxZones), jsii.String(fmt.Sprint(ipv6HostBits)))
 	n := &network{id: *vpc.Ref()}
 	var subnets []string
 	for i := range t.props.ZoneCount() {
 		subnet := t.subnet(scope, *vpc.Ref(), "Private", i, i)
+		subnet.SetIpv6CidrBlock(awscdk.Fn_Select(jsii.Number(i), blocks6))
+		subnet.AddResourceDependency(range6, nil)
 		table := awsec2.NewCfnRouteTable(scope, jsii.String(fmt.Sprintf("PrivateTable%d", i+1)),
 			&awsec2.CfnRouteTableProps{VpcId: vpc.Ref()})
 		awsec2.NewCfnSubnetRouteTableAssociation(scope, jsii.String(fmt.Sprintf("PrivateRoutes%d", i+1)),
@@ -71,14 +79,20 @@ func (t *Tidegate) newVPC() *network {
 		subnets, n.tables = append(subnets, *subnet.Ref()), append(n.tables, *table.Ref())
 	}
 	n.subnets = subnets
-	if t.choices.internet.maybe() {
-		t.newInternet(n.id, n.tables)
+	if t.choices.nat.maybe() {
+		t.newNAT(n.id, n.tables)
+	}
+	if t.choices.egressOnly.maybe() {
+		t.newEgressOnly(n.id, n.tables)
 	}
 	return n
 }
 
 // templateHostBits are those of a subnet in a template, whose own network is a /20.
 const templateHostBits = 8
+
+// ipv6HostBits are those of a subnet's IPv6 range, which AWS fixes.
+const ipv6HostBits = 64
 
 // maxZones is how many zones have a place for their subnets in an own network.
 const maxZones = 3
@@ -114,10 +128,10 @@ func (t *Tidegate) zone(i int) *string {
 	return awscdk.Fn_Select(jsii.Number(i), awscdk.Fn_GetAzs(nil))
 }
 
-// newInternet lets the private subnets call the internet, by a NAT gateway in one zone or,
-// with Keep, in each.
-func (t *Tidegate) newInternet(vpc string, tables []string) {
-	scope := t.part("Internet", t.choices.internet)
+// newNAT lets the private subnets call the internet, by a NAT gateway in one zone or, with
+// Keep, in each.
+func (t *Tidegate) newNAT(vpc string, tables []string) {
+	scope := t.part("Internet", t.choices.nat)
 	gateway := awsec2.NewCfnInternetGateway(scope, jsii.String("Gateway"), &awsec2.CfnInternetGatewayProps{})
 	attached := awsec2.NewCfnVPCGatewayAttachment(scope, jsii.String("Attachment"),
 		&awsec2.CfnVPCGatewayAttachmentProps{VpcId: &vpc, InternetGatewayId: gateway.Ref()})
@@ -131,14 +145,9 @@ func (t *Tidegate) newInternet(vpc string, tables []string) {
 		number := fmt.Sprint(i + 1)
 		if i == 0 || t.props.Keep {
 			subnet := t.subnet(scope, vpc, "Public", i, maxZones+i)
-			routes := awsec2.NewCfnSubnetRouteTableAssociation(
-				scope,
-				jsii.String("PublicRoutes"+number),
-				&awsec2.CfnSubnetRouteTableAssociationProps{
-					RouteTableId: public.Ref(),
-					SubnetId:     subnet.Ref(),
-				},
-			)
+			routes := awsec2.NewCfnSubnetRouteTableAssociation(scope, jsii.String("PublicRoutes"+number),
+				&awsec2.CfnSubnetRouteTableAssociationProps{RouteTableId: public.Ref(),
+					SubnetId: subnet.Ref()})
 			address := awsec2.NewCfnEIP(scope, jsii.String("Address"+number),
 				&awsec2.CfnEIPProps{Domain: jsii.String("vpc")})
 			address.AddResourceDependency(attached, nil)
@@ -148,6 +157,18 @@ func (t *Tidegate) newInternet(vpc string, tables []string) {
 			nat.AddResourceDependency(routes, nil)
 		}
 		t.defaultRoute(scope, "PrivateRoute"+number, table).SetNatGatewayId(nat.Ref())
+	}
+}
+
+// newEgressOnly lets the private subnets call the internet over IPv6. Nobody can call them.
+func (t *Tidegate) newEgressOnly(vpc string, tables []string) {
+	scope := t.part("Internet6", t.choices.egressOnly)
+	gateway := awsec2.NewCfnEgressOnlyInternetGateway(scope, jsii.String("Gateway"),
+		&awsec2.CfnEgressOnlyInternetGatewayProps{VpcId: &vpc})
+	for i, table := range tables {
+		awsec2.NewCfnRoute(scope, jsii.String(fmt.Sprint("Route", i+1)), &awsec2.CfnRouteProps{
+			RouteTableId: &table, DestinationIpv6CidrBlock: jsii.String("::/0"),
+			EgressOnlyInternetGatewayId: gateway.AttrId()})
 	}
 }
 
@@ -161,13 +182,8 @@ func (t *Tidegate) defaultRoute(scope constructs.Construct, id, table string) aw
 func (t *Tidegate) newGroups(n *network) {
 	cache := t.choices.cache
 	if cache.maybe() {
-		made := t.group(
-			t.part("CacheRules", cache),
-			n,
-			"CacheGroup",
-			"The cache: only the functions reach it",
-			nothing,
-		)
+		made := t.group(t.part("CacheRules", cache), n, "CacheGroup",
+			"The cache: only the functions reach it", nothing)
 		n.cache = *made.Ref()
 	}
 	if t.choices.groups.maybe() {
@@ -217,9 +233,15 @@ func (t *Tidegate) functionGroup(scope constructs.Construct, n *network, name st
 		out = append(out, t.choices.cache.value(none, map[string]any{"IpProtocol": "tcp", "FromPort": 0,
 			"ToPort": 65535, "CidrIp": "0.0.0.0/0", "Description": "to Valkey, wherever it is"}))
 	}
-	if internet.maybe() {
-		out = append(out, internet.value(map[string]any{"IpProtocol": "tcp", "FromPort": httpsPort,
-			"ToPort": httpsPort, "CidrIp": "0.0.0.0/0", "Description": "to S3 and identity providers"}, none))
+	for _, to := range []struct {
+		made      choice
+		name, all string
+	}{{choice{made: true}, "CidrIp", "0.0.0.0/0"}, {t.choices.ipv6, "CidrIpv6", "::/0"}} {
+		if internet.maybe() && to.made.maybe() {
+			rule := map[string]any{"IpProtocol": "tcp", "FromPort": httpsPort, "ToPort": httpsPort,
+				to.name: to.all, "Description": "to S3 and identity providers"}
+			out = append(out, internet.value(to.made.value(rule, none), none))
+		}
 	}
 	return t.group(scope, n, name+"Group", "The "+name+" function", out...)
 }

@@ -80,7 +80,7 @@ func (t *Tidegate) newServerless(scope constructs.Construct, users *string) *sto
 			t.choices.restored.value([]string{p.Snapshot}, awscdk.Aws_NO_VALUE()))
 	}
 	return &store{
-		scope: scope, arn: t.elastiCacheARN("serverlesscache", t.props.Name()),
+		scope: scope, arn: t.arn("elasticache", "serverlesscache", t.props.Name()),
 		host: cache.AttrEndpointAddress(), options: "&serverless=true",
 	}
 }
@@ -105,8 +105,8 @@ func (t *Tidegate) newNodes(scope constructs.Construct, users *string) *store {
 	parameters := awselasticache.NewCfnParameterGroup(scope, jsii.String("CacheParameters"),
 		&awselasticache.CfnParameterGroupProps{
 			CacheParameterGroupFamily: jsii.String("valkey" + p.MajorVersion()),
-			Description: jsii.String(
-				"Tidegate: cluster mode; under pressure counts may go, never configuration"),
+			Description: jsii.String("Tidegate: cluster mode; under pressure counts may go, " +
+				"never configuration"),
 			Properties: map[string]any{"cluster-enabled": "yes", "maxmemory-policy": "volatile-lfu"},
 		})
 	group := awselasticache.NewCfnReplicationGroup(scope, jsii.String("Nodes"),
@@ -143,7 +143,7 @@ func (t *Tidegate) newNodes(scope constructs.Construct, users *string) *store {
 		group.ApplyRemovalPolicy(awscdk.RemovalPolicy_SNAPSHOT, nil)
 	}
 	return &store{
-		scope: scope, arn: t.elastiCacheARN("replicationgroup", t.props.Name()),
+		scope: scope, arn: t.arn("elasticache", "replicationgroup", t.props.Name()),
 		host: group.AttrConfigurationEndPointAddress(),
 	}
 }
@@ -189,16 +189,9 @@ func (t *Tidegate) userName(function string) string { return t.props.Name() + "-
 // allowConnect lets a function's role log in to an own cache as the function's user.
 func (t *Tidegate) allowConnect(id, function string, role awsiam.Role) {
 	if t.choices.cache.maybe() {
-		user := t.elastiCacheARN("user", t.userName(function))
+		user := t.arn("elasticache", "user", t.userName(function))
 		awsiam.NewPolicy(t.store.scope, jsii.String(id+"Connect"), &awsiam.PolicyProps{
 			Roles: &[]awsiam.IRole{role}, Statements: &[]awsiam.PolicyStatement{statement("Cache",
 				jsii.Strings("elasticache:Connect"), &[]*string{t.store.arn, user})}})
 	}
-}
-
-func (t *Tidegate) elastiCacheARN(kind, name string) *string {
-	return t.stack().FormatArn(&awscdk.ArnComponents{
-		Service: jsii.String("elasticache"), Resource: &kind, ResourceName: &name,
-		ArnFormat: awscdk.ArnFormat_COLON_RESOURCE_NAME,
-	})
 }

@@ -18,7 +18,8 @@ type parameters struct {
 	stack   awscdk.Stack
 	numbers map[string]awscdk.CfnParameter // by setting
 	choices choices
-	subnets any // the list of VPC's subnets
+	timeout choice // VALKEY_TIMEOUT is given
+	subnets any    // the list of VPC's subnets
 	zones   *[]*string
 	known   map[string]awscdk.CfnParameter
 }
@@ -49,6 +50,8 @@ func (p *parameters) props() *Props {
 		"Private range of an own network, a /20")
 	made.AdminUser = p.text("AdminUser", &standard.AdminUser, `[A-Za-z0-9._@-]{1,64}`,
 		"First user of the dashboard, or none")
+	made.Internet = p.text("Internet", &standard.Internet, settings.NAT+"|"+settings.IPv6,
+		"How JwtJwksUrl, JwtIssuers and OidcIssuer are reached: nat, gateways that cost, or ipv6")
 	p.addOptional(&made)
 	p.addNumbers(&standard)
 	p.addVariables()
@@ -113,9 +116,12 @@ func (p *parameters) addNumbers(standard *settings.Props) {
 // addVariables adds a parameter for each variable of the functions that settings may set.
 func (p *parameters) addVariables() {
 	for _, name := range slices.Concat(config.CheckVariables, config.AdminVariables) {
-		id := variableParameter(name)
+		id, pattern, description := variableParameter(name), "", "Variable "+name
+		if name == "VALKEY_TIMEOUT" { // an alarm divides by it
+			pattern, description = `|[1-9]\d*ms`, description+", such as 200ms"
+		}
 		if _, ours := settings.ByConstruct[name]; !ours && p.known[id] == nil {
-			p.text(id, jsii.String(""), "", "Variable "+name)
+			p.text(id, jsii.String(""), pattern, description)
 		}
 	}
 }
@@ -204,12 +210,17 @@ func (p *parameters) addChoices() {
 	c.restored = p.condition("HasSnapshot", p.given("SnapshotArn"))
 	c.checkInternet = p.condition("CheckInternet", or(p.given("JwtJwksUrl"), p.given("JwtIssuers")))
 	c.adminInternet = p.condition("AdminInternet", p.given("OidcIssuer"))
-	c.internet = p.condition("Internet", and(c.network.condition,
+	c.ipv6 = p.condition("Ipv6", awscdk.Fn_ConditionEquals(p.known["Internet"].Value(),
+		jsii.String(settings.IPv6)))
+	internet := p.condition("OwnInternet", and(c.network.condition,
 		or(c.checkInternet.condition, c.adminInternet.condition)))
+	c.nat = p.condition("Nat", and(internet.condition, not(c.ipv6.condition)))
+	c.egressOnly = p.condition("EgressOnly", and(internet.condition, c.ipv6.condition))
 	c.domain = p.condition("OwnDomain", p.given("DomainName"))
 	c.events = p.condition("HasEvents", p.given("Crossings"))
 	c.users = p.condition("HasUsers", p.given("AdminUsersSecret"))
 	c.provider = p.condition("HasProvider", p.given("OidcSecret"))
+	p.timeout = p.condition("HasTimeout", p.given(variableParameter("VALKEY_TIMEOUT")))
 	c.checkReserved = p.condition("CheckReserved", not(zero("checkConcurrency")))
 	c.adminReserved = p.condition("AdminReserved", not(zero("adminConcurrency")))
 }

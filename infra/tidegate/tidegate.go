@@ -114,6 +114,12 @@ func (t *Tidegate) removal() awscdk.RemovalPolicy {
 	return awscdk.RemovalPolicy_DESTROY
 }
 
+// arn returns the ARN of a resource whose name stands behind a colon.
+func (t *Tidegate) arn(service, kind, name string) *string {
+	return t.stack().FormatArn(&awscdk.ArnComponents{Service: &service, Resource: &kind,
+		ResourceName: &name, ArnFormat: awscdk.ArnFormat_COLON_RESOURCE_NAME})
+}
+
 func (t *Tidegate) stack() awscdk.Stack { return awscdk.Stack_Of(t.Construct) }
 
 // choice is whether a part is made. It is known at synthesis, or a condition of a template.
@@ -155,12 +161,12 @@ type choices struct {
 	network, inside, groups, adminAccess choice
 	// cache is an own one, and restored one from a snapshot.
 	cache, restored choice
-	// checkInternet and adminInternet let a function reach the internet, and internet is
-	// either of them in an own network.
-	checkInternet, adminInternet, internet choice
-	domain, events                         choice
-	users, provider                        choice // secrets of the operator
-	checkReserved, adminReserved           choice
+	// checkInternet and adminInternet let a function reach the internet, with ipv6 over
+	// IPv6 too. An own network then has nat gateways or an egressOnly one.
+	checkInternet, adminInternet, ipv6, nat, egressOnly choice
+	domain, events                                      choice
+	users, provider                                     choice // secrets of the operator
+	checkReserved, adminReserved                        choice
 }
 
 // choose returns the choices of props that are values.
@@ -175,7 +181,8 @@ func choose(p *settings.Props) choices {
 		groups:      known(p.Inside() && p.SecurityGroup == ""),
 		adminAccess: known(p.Kind != settings.URL && p.SecurityGroup == ""),
 		cache:       known(p.Kind != settings.URL), restored: known(p.Snapshot != ""),
-		checkInternet: known(check), adminInternet: known(admin), internet: known(p.Gateways() > 0),
+		checkInternet: known(check), adminInternet: known(admin), ipv6: known(p.Internet == settings.IPv6),
+		nat: known(p.Gateways() > 0), egressOnly: known(p.OwnInternet() && p.Internet == settings.IPv6),
 		domain: known(p.Domain != ""), events: known(p.Crossings != ""),
 		users: known(p.AdminUsersSecret != ""), provider: known(p.OIDCSecret != ""),
 		checkReserved: known(p.CheckConcurrency > 0), adminReserved: known(p.AdminConcurrency > 0),
@@ -243,23 +250,15 @@ func anys(list []string) *[]any {
 // AddOutputs adds the outputs that an operator needs after a deployment to the stack.
 func (t *Tidegate) AddOutputs() {
 	t.output("DashboardUrl", t.DashboardURL, "The dashboard", choice{made: true})
-	t.output(
-		"DashboardTarget",
-		t.DashboardTarget,
-		"Point the dashboard's host name at this one",
-		t.choices.domain,
-	)
+	t.output("DashboardTarget", t.DashboardTarget, "Point the dashboard's host name at this one",
+		t.choices.domain)
 	t.output("FirstLogin", t.FirstLogin, "Prints the password of the first user", t.choices.password)
 	t.output("CheckFunctionArn", *t.Check.FunctionArn(),
 		"The authorizer's function, for APIs of other stacks and accounts", choice{made: true})
 	t.output("CheckSecurityGroup", t.network.own.check, "The check function's own group", t.choices.groups)
 	t.output("AdminSecurityGroup", t.network.own.admin, "The admin function's own group", t.choices.groups)
-	t.output(
-		"ChangesLog",
-		t.ChangesLog,
-		"The log of changes, which has all keys and policies",
-		choice{made: true},
-	)
+	t.output("ChangesLog", t.ChangesLog, "The log of changes, which has all keys and policies",
+		choice{made: true})
 	t.output("EncryptionKey", t.keyARN, "Encrypts all data", choice{made: true})
 	t.output("CrossingsTarget", t.CrossingsTarget, "Crossed limits are sent here", t.choices.events)
 	t.output("AlarmTopicArn", t.AlarmTopic, "Alarms are published here", choice{made: true})

@@ -11,13 +11,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"tidegate/internal/awscli"
@@ -35,16 +33,17 @@ which expectations about AWS hold. Changes nothing without -token, and reverts t
 that it makes with -token. Prints the calls that it will make first.
 
   verify -rest URL -http URL -dashboard URL -key KEY [flags]
-  verify -outputs FILE -key KEY [flags]
   verify -stack NAME -key KEY [flags]   reads the stack's outputs with the AWS command line
   verify -log ADDRESS               reads a log of changes, s3://BUCKET[/PREFIX] or a folder:
                                     each change must be whole and have the hash of the one
                                     before; KEY_PEPPER is that of the functions
   verify -list                      every row: how it is checked, what is expected, what to do
-  ./scripts/verify -preflight STAGE reads the account with the AWS command line, version 1 or
+  ./scripts/verify -preflight [-template] STAGE
+                                    reads the account with the AWS command line, version 1 or
                                     2, and says what would make the first deployment of the
-                                    stage fail. Exit status: 1 for an obstacle, 2 if
-                                    something could not be read
+                                    stage fail; with -template, of the published template.
+                                    Exit status: 1 for an obstacle, 2 if something could not
+                                    be read
 
 VERIFY_KEY and VERIFY_TOKEN in the environment replace -key and -token, which other users
 of the machine can see. Exit status: 0 when everything is as expected, 1 when something
@@ -98,7 +97,7 @@ type options struct {
 	rest, http, dashboard string
 	path, method, body    string // of the calls on both APIs
 	key, token            string
-	outputs, stack        string
+	stack                 string
 	json                  string
 	log                   string
 	list                  bool
@@ -126,11 +125,7 @@ func (o *options) flags() *flag.FlagSet {
 	f.StringVar(&o.token, "token", "",
 		"a machine `token` of scope write: sets and removes an override of\n"+
 			"the key, to check that edits act on the next check")
-	f.StringVar(&o.outputs, "outputs", "",
-		"`file` of cdk deploy --outputs-file: has the URLs that are not\n"+
-			"given, and the stack's name")
-	f.StringVar(&o.stack, "stack", "",
-		"`name` of the stack whose outputs have the URLs, if none is given")
+	f.StringVar(&o.stack, "stack", "", "`name` of the stack whose outputs have the URLs that are not given")
 	f.StringVar(&o.json, "json", "", "write the table to this `file` as JSON")
 	f.StringVar(&o.log, "log", "", "read the log of changes at this `address`, and nothing else")
 	f.BoolVar(&o.list, "list", false, "print every row")
@@ -232,7 +227,7 @@ func (o *options) complete(ctx context.Context, aws awscli.Command) error {
 		*a.url = strings.TrimRight(*a.url, "/")
 	}
 	if given == 0 {
-		return errors.New("no URL to check: set -rest, -http, -dashboard or -outputs")
+		return errors.New("no URL to check: set -rest, -http, -dashboard or -stack")
 	}
 	if o.key == "" && (o.rest != "" || o.http != "") {
 		return errors.New("-key is missing: create a key with a plan of 10 per 10 seconds in the dashboard")
@@ -243,52 +238,22 @@ func (o *options) complete(ctx context.Context, aws awscli.Command) error {
 	return nil
 }
 
-// readOutputs sets the missing URLs from the file of -outputs, or from the stack of
-// -stack if no URL has a flag.
+// readOutputs sets the URLs that are missing from the outputs of the stack.
 func (o *options) readOutputs(ctx context.Context, aws awscli.Command) error {
-	var outputs map[string]any
-	var err error
-	switch {
-	case o.outputs != "":
-		outputs, err = o.outputsOfFile()
-	case o.stack != "" && o.rest+o.http+o.dashboard == "":
-		outputs, err = outputsOfStack(ctx, aws, o.stack)
+	if o.stack == "" {
+		return nil
 	}
-	if err != nil {
-		return err
-	}
+	outputs, err := outputsOfStack(ctx, aws, o.stack)
 	for _, a := range o.addresses() {
-		if found, isText := outputs[a.output].(string); isText && *a.url == "" {
-			*a.url = found
-		}
+		*a.url = cmp.Or(*a.url, outputs[a.output])
 	}
-	return nil
+	return err
 }
 
-func (o *options) outputsOfFile() (map[string]any, error) {
-	text, err := os.ReadFile(o.outputs)
-	if err != nil {
-		return nil, fmt.Errorf("-outputs: %w", err)
-	}
-	var stacks map[string]map[string]any
-	if err := json.Unmarshal(text, &stacks); err != nil {
-		return nil, fmt.Errorf("-outputs %s: not a file of cdk deploy --outputs-file: %w", o.outputs, err)
-	}
-	if o.stack == "" && len(stacks) == 1 {
-		o.stack = slices.Collect(maps.Keys(stacks))[0]
-	}
-	outputs, known := stacks[o.stack]
-	if !known {
-		return nil, fmt.Errorf("-outputs %s has %d stacks: set -stack to one of them",
-			o.outputs, len(stacks))
-	}
-	return outputs, o.validate()
-}
-
-func outputsOfStack(ctx context.Context, aws awscli.Command, stack string) (map[string]any, error) {
+func outputsOfStack(ctx context.Context, aws awscli.Command, stack string) (map[string]string, error) {
 	if aws == nil {
 		return nil, errors.New("-stack: aws, which reads the outputs, is not on PATH: " +
-			"set -rest, -http, -dashboard or -outputs")
+			"set -rest, -http or -dashboard")
 	}
 	text, err := aws(ctx, "cloudformation", "describe-stacks", "--stack-name", stack,
 		"--query", "Stacks[0].Outputs")
@@ -299,7 +264,7 @@ func outputsOfStack(ctx context.Context, aws awscli.Command, stack string) (map[
 	if err := json.Unmarshal(text, &list); err != nil {
 		return nil, fmt.Errorf("-stack %s: outputs: %w", stack, err)
 	}
-	outputs := map[string]any{}
+	outputs := map[string]string{}
 	for _, output := range list {
 		outputs[output.OutputKey] = output.OutputValue
 	}

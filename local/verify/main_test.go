@@ -206,18 +206,8 @@ func environment(pairs ...string) func(string) string {
 	}
 }
 
-func write(t *testing.T, name, text string, mode os.FileMode) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(file, []byte(text), mode); err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
-
 // Bad usage gives exit status 2 and an error that names the flag, without a table.
 func TestBadUsage(t *testing.T) {
-	two := write(t, "two.json", `{"a": {}, "b": {}}`, 0o600)
 	for _, c := range []struct {
 		name, want string
 		flags      []string
@@ -242,8 +232,6 @@ func TestBadUsage(t *testing.T) {
 		{"a body of a GET", "-body: needs -method", []string{"-body", "{}"}},
 		{"a body that is no JSON", "-body: must be JSON", []string{"-method", "POST", "-body", "{"}},
 		{"no folder", "-json", []string{"-json", "/no/folder/x.json"}},
-		{"no outputs", "-outputs", []string{"-outputs", "/no/file"}},
-		{"outputs of two stacks", "set -stack to one of them", []string{"-outputs", two}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out, errOut bytes.Buffer
@@ -255,12 +243,8 @@ func TestBadUsage(t *testing.T) {
 	}
 }
 
-// The URLs without a flag come from the file of cdk deploy. If none has a flag, they can
-// come from the stack.
+// The URLs without a flag come from the stack.
 func TestOutputs(t *testing.T) {
-	file := write(t, "outputs.json",
-		`{"tidegate-dev": {"ExampleRestUrl": "https://r.example/prod/", "ExampleHttpUrl": "https://h.example",
-		"DashboardUrl": "https://d.example/", "CacheHost": "x"}}`, 0o600)
 	listed := `[{"OutputKey": "ExampleRestUrl", "OutputValue": "https://r.example/prod/"},
 		{"OutputKey": "ExampleHttpUrl", "OutputValue": "https://h.example"}, {"OutputKey": "DashboardUrl", "OutputValue": "https://d.example/"}]`
 	aws := func(_ context.Context, args ...string) ([]byte, error) {
@@ -269,21 +253,17 @@ func TestOutputs(t *testing.T) {
 		}
 		return []byte(listed), nil
 	}
-	for name, flags := range map[string][]string{
-		"file": {"-outputs", file, "-key", "k"}, "stack": {"-stack", "tidegate-dev", "-key", "k"},
-		"a file, and a URL": {"-outputs", file, "-key", "k", "-http", "https://h.example/"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o, err := parseOptions(flags, environment(), io.Discard)
-			if err == nil {
-				err = o.complete(t.Context(), aws)
-			}
-			if err != nil || o.rest != "https://r.example/prod" || o.http != "https://h.example" ||
-				o.dashboard != "https://d.example" ||
-				o.stack != "tidegate-dev" {
-				t.Errorf("got %+v, %v", o, err)
-			}
-		})
+	const own = "https://own.example"
+	for given, want := range map[string]string{"": "https://h.example", own + "/": own} {
+		o, err := parseOptions([]string{"-stack", "tidegate-dev", "-key", "k", "-http", given}, environment(),
+			io.Discard)
+		if err == nil {
+			err = o.complete(t.Context(), aws)
+		}
+		if err != nil || o.rest != "https://r.example/prod" || o.http != want ||
+			o.dashboard != "https://d.example" {
+			t.Errorf("got %+v, %v", o, err)
+		}
 	}
 	o := options{stack: "tidegate-dev", key: "k"}
 	if err := o.complete(t.Context(), nil); err == nil ||

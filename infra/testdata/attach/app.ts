@@ -20,4 +20,12 @@ http.addRoutes({ path: '/', integration, authorizer: limitHttpApi(stack, 'HttpLi
 const elsewhere = new Stack(stack.node.root as App, 'Elsewhere');
 limitRestApi(elsewhere, 'RestLimits', apigateway.RestApi.fromRestApiId(elsewhere, 'Imported', 'abc123'), check);
 
+// An imported HTTP API, whose routes are not below it, beside one that is not limited.
+const imported = apigatewayv2.HttpApi.fromHttpApiAttributes(elsewhere, 'ImportedHttp', { httpApiId: 'def456' });
+limitHttpApi(elsewhere, 'HttpLimits', imported, check);
+for (const [id, httpApi] of Object.entries({ Limited: imported, Free: new apigatewayv2.HttpApi(elsewhere, 'Free') })) {
+  const routeKey = apigatewayv2.HttpRouteKey.DEFAULT;
+  new apigatewayv2.HttpRoute(elsewhere, `${id}Route`, { httpApi, routeKey, integration: new HttpUrlIntegration(id, `https://${id}.example.com`) });
+}
+
 (stack.node.root as App).synth();
