@@ -38,7 +38,7 @@ type Search struct {
 }
 
 // KeySorts are the headers of columns that sort the list.
-type KeySorts struct{ Name, Calls, Denied, Closest Choice }
+type KeySorts struct{ Name, Calls, Denied Choice }
 
 // Activity describes the calls of a key or caller in the last hour.
 type Activity struct {

@@ -115,7 +115,6 @@ type FoundKeys struct {
 	Subjects []Subject
 	Next     string // cursor of the next page; empty on the last page
 	Scanned  int    // keys that were read
-	Reach    Reach  // of the order Closest
 }
 
 // FindKeys returns up to count keys behind a cursor that match the filter. It searches for
@@ -276,13 +275,12 @@ type Order string
 // Busiest and MostDenied have the records.MaxRanked callers with the most calls, or with the
 // most calls that were denied, refused, or would be denied in shadow, of the last hour, as
 // Activities counts them. Today has the callers of the present day in UTC, about the busiest
-// first. Closest has the keys with the fullest limits; FoundKeys.Reach says which were read.
+// first.
 const (
 	ByName     Order = ""
 	Busiest    Order = "busiest"
 	MostDenied Order = "denied"
 	Today      Order = "today"
-	Closest    Order = "closest"
 )
 
 // rankings has the ranking of recorded calls that gives an order.
@@ -292,7 +290,7 @@ var rankings = map[Order]records.Order{Busiest: records.Busiest, MostDenied: rec
 var RankingNote = "Only the top " + limits.Number(records.MaxRanked) + " callers of the last hour are ranked."
 
 // IsOrder reports whether o is one of the orders.
-func IsOrder(o Order) bool { return o == ByName || o == Today || o == Closest || IsRanking(o) }
+func IsOrder(o Order) bool { return o == ByName || o == Today || IsRanking(o) }
 
 // IsRanking reports whether o orders callers by their calls of the last hour.
 func IsRanking(o Order) bool {
@@ -306,7 +304,7 @@ func ranked(ctx context.Context, calls *records.Reader, o Order) ([]string, erro
 	return IDsOf(found, func(t records.Ranked) string { return t.ID }), err
 }
 
-// FindOrdered is FindKeys with an order. Rankings and Closest have one page.
+// FindOrdered is FindKeys with an order. Rankings have one page.
 func FindOrdered(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter, o Order,
 	after string, count int) (FoundKeys, error) {
 	switch o {
@@ -316,8 +314,6 @@ func FindOrdered(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilt
 			return FoundKeys{}, err
 		}
 		return PickKeys(ctx, keys, set, f, ids)
-	case Closest:
-		return closest(ctx, keys, set, f, count)
 	case Today:
 		return calledToday(ctx, keys, set, f, after, count)
 	case ByName:

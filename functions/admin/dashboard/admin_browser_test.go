@@ -121,7 +121,6 @@ func adminPages() []pageState {
 		}},
 		{"policies", "/policies", "", nil},
 		{"plan", "/policies/plans/2", "", nil},
-		{"keys closest to a limit", "/keys?order=closest", "", nil},
 		{"plan preview", "/policies/plans/2/edit", "", func(v *sitetest.Visit) {
 			v.Act(
 				typeIn("limits", "7 per minute"), typeIn("reason", "r"), send("preview"),

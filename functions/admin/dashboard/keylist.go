@@ -72,10 +72,9 @@ func (d *dashboard) keyListPage(r *http.Request, set *policy.Set, q keyQuery,
 		Page: d.Page(r, "Keys"),
 		Live: d.Live(r, path, here, asOf(list.Subjects)),
 		Sorts: templates.KeySorts{
-			Name:    d.sortLink("Key", app.ByName, q),
-			Calls:   d.sortLink("Calls", app.Busiest, q),
-			Denied:  d.sortLink("Denied", app.MostDenied, q),
-			Closest: d.sortLink("Used", app.Closest, q),
+			Name:   d.sortLink("Key", app.ByName, q),
+			Calls:  d.sortLink("Calls", app.Busiest, q),
+			Denied: d.sortLink("Denied", app.MostDenied, q),
 		},
 		Search:    d.keySearch(set, q),
 		Overrides: q.State == app.Overridden,
@@ -120,30 +119,10 @@ func scannedNote(q keyQuery, list app.FoundKeys) string {
 	switch {
 	case app.IsRanking(q.order):
 		return app.RankingNote + " Sort by name for all keys."
-	case q.order == app.Closest:
-		return closestNote(list)
 	case list.Next != "" && q.Computed() && len(list.Subjects) < keysPerPage:
 		return "Searched " + page.Number(int64(list.Scanned)) + " keys so far. Continue on the next page."
 	case q.State == app.Near && list.Next == "":
 		return "After a limit is lowered, a key is listed from its next call on."
-	}
-	return ""
-}
-
-// closestNote says which keys the order by the fullest limit has considered.
-func closestNote(list app.FoundKeys) string {
-	read := page.Number(int64(list.Scanned))
-	switch list.Reach {
-	case app.ReadNear:
-		return "Ordered: " + read + " keys that are listed as denied or near a limit, or made most calls " +
-			"today."
-	case app.ReadSome:
-		return "Ordered: the first " + read + " of the keys that are listed as denied or near a limit. " +
-			"Filter by plan for others."
-	case app.ReadAll:
-	}
-	if len(list.Subjects) < list.Scanned {
-		return "The first " + page.Number(int64(len(list.Subjects))) + " of " + read + " keys."
 	}
 	return ""
 }

@@ -40,7 +40,7 @@ func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error
 		Live:       d.Live(r, home, at.Values(), now),
 		Range:      at.Range(home, page.LiveSeconds(r)),
 		AllDenied:  d.Path("/keys?state=" + string(app.Blocked)),
-		AllClosest: d.Path("/keys?order=" + string(app.Closest)),
+		AllClosest: d.Path("/keys?state=" + string(app.Near)),
 	}
 	p.Page.Chart = d.ChartScript()
 	series, err := d.Records.Total(ctx, at.Recorded())

@@ -17,7 +17,6 @@ const maxCursor = 1000 // bytes of a list's cursor
 
 var keyOrders = []templates.Option{
 	{Value: string(app.ByName), Text: "by name"},
-	{Value: string(app.Closest), Text: "closest to a limit"},
 	{Value: string(app.Busiest), Text: "most calls, last hour"},
 	{Value: string(app.MostDenied), Text: "most denied, last hour"},
 	{Value: string(app.Today), Text: "busiest today"},

@@ -164,7 +164,7 @@ type (
 		Group  string `query:"group" maxLength:"64" doc:"Only keys of this group"`
 		Tag    string `query:"tag" maxLength:"50" doc:"Only keys that have this tag"`
 		State  string `query:"state" enum:"overridden,blocked,near,shadow,banned,expiring,revoked,unreadable" doc:"Only keys in this state; banned, blocked and near are not sorted by name"`
-		Order  string `query:"order" enum:"name,closest,busiest,denied,today" default:"name" doc:"closest: the keys whose limits, with those of groups, are used up most, on one page. busiest and denied: the keys among the 64 callers with the most calls, or with the most calls that were denied, refused, or would be denied in shadow, of the last hour, on one page. today: keys that called on the present day in UTC, about the busiest first"`
+		Order  string `query:"order" enum:"name,busiest,denied,today" default:"name" doc:"busiest and denied: the keys among the 64 callers with the most calls, or with the most calls that were denied, refused, or would be denied in shadow, of the last hour, on one page. today: keys that called on the present day in UTC, about the busiest first"`
 		list.Paging
 	}
 )
