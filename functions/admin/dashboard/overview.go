@@ -26,7 +26,6 @@ func (d *dashboard) showOverview(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return page.Failed("read calls", err)
 	}
-	d.Remember(w, r)
 	return d.RenderLive(w, r, templates.OverviewLive(view), templates.Overview(view))
 }
 
@@ -34,7 +33,7 @@ func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error
 	ctx := r.Context()
 	now := time.Now()
 	home := d.Path("/")
-	at := chart.ReadPeriod(page.View(r), now)
+	at := chart.ReadPeriod(r.URL.Query(), now)
 	p := templates.OverviewPage{
 		Page:       d.Page(r, "Overview"),
 		Live:       d.Live(r, home, at.Values(), now),

@@ -5,7 +5,6 @@ package keys
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	"tidegate/functions/admin/api/schema"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
-	"tidegate/functions/admin/list"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/apikey"
 	"tidegate/internal/limits"
@@ -40,7 +38,7 @@ func (ops operations) registerKeys(group rest.Group) {
 		Summary: "List keys, by name or in another order",
 		Details: "A key that exists from the first page to the last is listed exactly once, even if others " +
 			"are created or deleted meanwhile.",
-	}, rest.List(ops.listKeys))
+	}, rest.List(ops.keys.Keys))
 	rest.Register(group, rest.Operation{
 		Pattern: "GET /keys/{id}", ID: "get-key", Role: auth.Viewer,
 		Summary: "Get a key and the current state of its limits",
@@ -155,57 +153,4 @@ func (ops operations) getKey(ctx context.Context, in *Path) (*rest.VersionedBody
 		return nil, err
 	}
 	return rest.Versioned(k.Version, now[0]), nil
-}
-
-type (
-	keysInput struct {
-		Prefix string `query:"prefix" maxLength:"100" doc:"Only names with this prefix; case is ignored"`
-		Plan   string `query:"plan" maxLength:"400" doc:"Only keys of the plan with this name"`
-		Group  string `query:"group" maxLength:"64" doc:"Only keys of this group"`
-		Tag    string `query:"tag" maxLength:"50" doc:"Only keys that have this tag"`
-		State  string `query:"state" enum:"overridden,blocked,near,shadow,banned,expiring,revoked,unreadable" doc:"Only keys in this state; banned, blocked and near are not sorted by name"`
-		Order  string `query:"order" enum:"name,busiest,denied,today" default:"name" doc:"busiest and denied: the keys among the 64 callers with the most calls, or with the most calls that were denied, refused, or would be denied in shadow, of the last hour, on one page. today: keys that called on the present day in UTC, about the busiest first"`
-		list.Paging
-	}
-)
-
-// filter returns the filter of a request. at is the location of plan, for its error.
-func filter(set *policy.Set, prefix, plan, state, at string) (app.KeyFilter, error) {
-	f := app.KeyFilter{Prefix: prefix, State: app.State(state)}
-	if plan == "" {
-		return f, nil
-	}
-	p, known := set.Plan(plan)
-	if !known {
-		return f, rest.Invalid(at, "no plan has this name")
-	}
-	f.Plan = p.Number
-	return f, nil
-}
-
-func (ops operations) listKeys(ctx context.Context, in *keysInput) (list.Page[app.ListedKey], error) {
-	set, err := ops.keys.Set(ctx)
-	if err != nil {
-		return list.Page[app.ListedKey]{}, err
-	}
-	f, err := filter(set, in.Prefix, in.Plan, in.State, "query.plan")
-	if err != nil {
-		return list.Page[app.ListedKey]{}, err
-	}
-	f.Tag, f.Group = in.Tag, in.Group
-	order := app.Order(in.Order)
-	if in.Order == "name" {
-		order = app.ByName
-	}
-	found, err := ops.keys.Keys(ctx, set, f, order, in.Paging)
-	return found, cursorProblem(err)
-}
-
-// cursorProblem maps the error of an invalid cursor to a problem of query.after.
-func cursorProblem(err error) error {
-	var invalid *policy.InvalidError
-	if errors.As(err, &invalid) {
-		return rest.Invalid("query.after", invalid.Fields[0].Message)
-	}
-	return err
 }

@@ -56,7 +56,6 @@ func (d *pages) showPlan(w http.ResponseWriter, r *http.Request) error {
 		return page.Failed("count keys", err)
 	}
 	view := d.planPage(r, p, use, since, counts[p.Number])
-	d.Remember(w, r)
 	return d.RenderLive(w, r, templates.PlanLive(view), templates.Plan(view))
 }
 
