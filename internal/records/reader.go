@@ -78,10 +78,10 @@ func (s *Series) Last() time.Time {
 // KindCount is the calls of a kind.
 type KindCount struct {
 	Kind
-	Calls int64
+	Calls int64 `json:"calls"`
 }
 
-// ByKind returns the calls of each kind, most calls first.
+// ByKind returns the calls of each kind, most calls first; empty, not nil, without any.
 func (s *Series) ByKind() []KindCount { return s.kinds(0, len(s.Points)) }
 
 // Between returns the calls of each kind in the points from first to last, most calls
@@ -92,7 +92,7 @@ func (s *Series) Between(first, last time.Time) []KindCount {
 }
 
 func (s *Series) kinds(first, end int) []KindCount {
-	var all []KindCount
+	all := []KindCount{}
 	for k, calls := range s.Kinds {
 		c := KindCount{Kind: k}
 		for _, n := range calls[first:end] {

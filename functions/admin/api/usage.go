@@ -28,15 +28,15 @@ type Point struct {
 
 // Series is calls over time.
 type Series struct {
-	From    time.Time          `json:"from" doc:"Start of the first minute or hour that is counted"`
-	To      time.Time          `json:"to" doc:"End of the last minute or hour that is counted"`
-	Counted time.Time          `json:"counted" doc:"Until when calls are counted"`
-	Since   *time.Time         `json:"since,omitempty" doc:"When the records begin"`
-	Step    string             `json:"step" example:"1m"`
-	Total   records.Counts     `json:"total"`
-	AtLeast bool               `json:"atLeast,omitempty" doc:"Calls may be missing"`
-	Points  []Point            `json:"points"`
-	Kinds   []schema.KindCount `json:"kinds" doc:"What denied and refused calls, most calls first"`
+	From    time.Time           `json:"from" doc:"Start of the first minute or hour that is counted"`
+	To      time.Time           `json:"to" doc:"End of the last minute or hour that is counted"`
+	Counted time.Time           `json:"counted" doc:"Until when calls are counted"`
+	Since   *time.Time          `json:"since,omitempty" doc:"When the records begin"`
+	Step    string              `json:"step" example:"1m"`
+	Total   records.Counts      `json:"total"`
+	AtLeast bool                `json:"atLeast,omitempty" doc:"Calls may be missing"`
+	Points  []Point             `json:"points"`
+	Kinds   []records.KindCount `json:"kinds" doc:"What denied and refused calls, most calls first"`
 }
 
 // Talker is a caller and its calls.
@@ -119,7 +119,7 @@ func (s span) in() records.Range { return records.Range{From: s.from, To: s.to, 
 func seriesOf(r records.Series) Series {
 	out := Series{From: r.From.UTC(), To: r.To.UTC(), Counted: r.Counted.UTC(), Since: schema.Given(r.Began),
 		Step: limits.ShortWindow(r.Step), Total: r.Sum(), AtLeast: r.AtLeast(),
-		Points: make([]Point, len(r.Points)), Kinds: schema.KindsOf(r.ByKind())}
+		Points: make([]Point, len(r.Points)), Kinds: r.ByKind()}
 	for i, p := range r.Points {
 		out.Points[i] = Point{p.Start.UTC(), p.Counts, p.AtLeast, p.NotKept}
 	}

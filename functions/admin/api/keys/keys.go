@@ -14,7 +14,6 @@ import (
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/apikey"
-	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/records"
 )
@@ -45,54 +44,12 @@ func (ops operations) registerKeys(group rest.Group) {
 	}, ops.getKey)
 }
 
-// Key is a key without its secret, or the record of a caller without an API key.
-type Key struct {
-	ID       string              `json:"id"`
-	Kind     string              `json:"kind" enum:"key,token,address"`
-	Name     string              `json:"name"`
-	Env      string              `json:"env,omitempty"`
-	Foreign  bool                `json:"foreign,omitempty" doc:"The key's value comes from another system"`
-	Tags     []string            `json:"tags,omitempty"`
-	Plan     string              `json:"plan"`
-	Group    string              `json:"group,omitempty" doc:"Group whose keys share the limits of each group"`
-	Status   string              `json:"status" enum:"active,revoked,unreadable"`
-	Override *Override           `json:"override,omitempty"`
-	Opens    []policydoc.Pattern `json:"opens,omitempty" doc:"Routes that the key may call, among those of its plan; if omitted, all of them"`
-	Expires  *time.Time          `json:"expires,omitempty"`
-	Banned   *time.Time          `json:"bannedUntil,omitempty" doc:"End of the ban"`
-	Grace    *time.Time          `json:"graceUntil,omitempty" doc:"Until when the previous secret is valid"`
-	Billing  *limits.Billing     `json:"billing,omitempty" doc:"When the billing months of the key begin"`
-	Version  int64               `json:"version"`
-	Created  *time.Time          `json:"created,omitempty"`
-	Updated  *time.Time          `json:"updated,omitempty"`
-}
-
 // Override is a list of limits for a key. Each takes the place of the limits of each caller
 // with the same on, except, unit and parameter.
 type Override struct {
 	Limits []policydoc.Limit `json:"limits,omitempty" maxItems:"32" at:"override.limits" label:"Limits, one a line" hint:"Each takes the place of the caller's limits with the same on, except and unit; “no limit” lifts them. Blank: lifts all of the plan's." doc:"Each replaces the limits of each caller with the same on, except, unit and parameter; no limit lifts them. Without any, the override lifts the limits of the plan"`
 	Until  *time.Time        `json:"until,omitempty" at:"override.until" label:"Expires" never:"never" doc:"When the override ends; if omitted, never"`
 	Reason string            `json:"reason" minLength:"1" maxLength:"200" at:"override.reason" label:"Reason" sample:"Why, with a link if possible"`
-}
-
-// KeyOf returns a key as operations answer it.
-func KeyOf(k policy.Key) Key {
-	return Key{
-		ID: k.ID, Kind: string(k.Kind), Name: k.Name, Env: k.Env, Foreign: k.Foreign,
-		Tags: k.Tags, Plan: k.Plan, Group: k.Group, Status: string(k.Status),
-		Override: OverrideOf(k.Override), Opens: policydoc.PatternsOf(k.Opens),
-		Expires: schema.Given(k.Expires), Banned: schema.Given(k.Banned), Grace: schema.Given(k.Grace),
-		Billing: billingOf(k.Billing), Version: k.Version, Created: schema.Given(k.Created),
-		Updated: schema.Given(k.Updated),
-	}
-}
-
-// billingOf returns nil for the default.
-func billingOf(b limits.Billing) *limits.Billing {
-	if b == (limits.Billing{}) {
-		return nil
-	}
-	return &b
 }
 
 // OverrideOf returns the override of a key or a group; nil for none.
