@@ -23,14 +23,14 @@ func NewReader(client valkey.Client, now func() time.Time) *Reader { return &Rea
 
 // Point is the counts from Start until the next point.
 type Point struct {
-	Start time.Time
+	Start time.Time `json:"start"`
 	Counts
 	// NotKept says that nothing is known of the point: it is older than what is kept, or
 	// than the records.
-	NotKept bool
+	NotKept bool `json:"notKept,omitempty" doc:"Nothing is known of the point: the zeros are no counts"`
 	// AtLeast says that calls may be missing: in one of its minutes calls were decided
 	// without Valkey, or records were lost.
-	AtLeast bool
+	AtLeast bool `json:"atLeast,omitempty" doc:"Calls may be missing"`
 }
 
 // Series is the counts of a range.

@@ -18,14 +18,6 @@ import (
 	"tidegate/internal/records"
 )
 
-// Point is the calls from Start until the next point.
-type Point struct {
-	Start time.Time `json:"start"`
-	records.Counts
-	AtLeast bool `json:"atLeast,omitempty" doc:"Calls may be missing"`
-	NotKept bool `json:"notKept,omitempty" doc:"Nothing is known of the point: the zeros are no counts"`
-}
-
 // Series is calls over time.
 type Series struct {
 	From    time.Time           `json:"from" doc:"Start of the first minute or hour that is counted"`
@@ -35,7 +27,7 @@ type Series struct {
 	Step    string              `json:"step" example:"1m"`
 	Total   records.Counts      `json:"total"`
 	AtLeast bool                `json:"atLeast,omitempty" doc:"Calls may be missing"`
-	Points  []Point             `json:"points"`
+	Points  []records.Point     `json:"points"`
 	Kinds   []records.KindCount `json:"kinds" doc:"What denied and refused calls, most calls first"`
 }
 
@@ -117,13 +109,9 @@ func (in Span) span(now time.Time) (span, error) {
 func (s span) in() records.Range { return records.Range{From: s.from, To: s.to, Step: s.step} }
 
 func seriesOf(r records.Series) Series {
-	out := Series{From: r.From.UTC(), To: r.To.UTC(), Counted: r.Counted.UTC(), Since: schema.Given(r.Began),
+	return Series{From: r.From.UTC(), To: r.To.UTC(), Counted: r.Counted.UTC(), Since: schema.Given(r.Began),
 		Step: limits.ShortWindow(r.Step), Total: r.Sum(), AtLeast: r.AtLeast(),
-		Points: make([]Point, len(r.Points)), Kinds: r.ByKind()}
-	for i, p := range r.Points {
-		out.Points[i] = Point{p.Start.UTC(), p.Counts, p.AtLeast, p.NotKept}
-	}
-	return out
+		Points: r.Points, Kinds: r.ByKind()}
 }
 
 func (a *api) keyUsage(ctx context.Context, in *usageInput) (*usageOutput, error) {
