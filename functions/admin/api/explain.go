@@ -110,7 +110,8 @@ func explanationOf(set *policy.Set, e enforce.Explanation) Explanation {
 	out := Explanation{
 		Allowed: c.Allowed, Refused: e.Refused, Exempt: e.Exempt, WouldAllow: c.WouldAllow,
 		BannedUntil: schema.Given(c.BannedUntil), NextFree: schema.After(c.Now, c.RetryAfter()),
-		Plan: c.Plan, Route: c.Route, Cost: c.Cost, CostFrom: e.CostFrom, Routes: append([]limits.Matched{}, e.Routes...),
+		Plan: c.Plan, Route: c.Route, Cost: c.Cost, CostFrom: e.CostFrom,
+		Routes: append([]limits.Matched{}, e.Routes...),
 		Limits: app.StatesOf(set, c.Limits), Response: responseOf(e),
 	}
 	if e.Effective.Override != nil {

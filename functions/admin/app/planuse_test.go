@@ -89,7 +89,8 @@ func TestPlanUse(t *testing.T) {
 			plan, _ := j.set().Plan(name)
 			use, err := j.PlanUse(t.Context(), j.set(), plan, time.Now().Add(-time.Hour))
 			if err != nil || use.All != (most == 500) || use.All && len(use.Keys) != count {
-				t.Fatalf("%d keys read: got %d keys of %s, all %v, %v", most, len(use.Keys), name, use.All, err)
+				t.Fatalf("%d keys read: got %d keys of %s, all %v, %v", most, len(use.Keys), name,
+					use.All, err)
 			}
 			var read []string
 			for i, k := range use.Keys {

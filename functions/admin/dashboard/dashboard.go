@@ -105,7 +105,8 @@ func (d *dashboard) routes() []auth.Route {
 		{Pattern: "GET /explain", Role: auth.Viewer, Handle: d.showExplain},
 		{Pattern: "GET /overrides", Role: auth.Viewer, Handle: d.redirectOverrides},
 		{Pattern: "GET /settings", Role: auth.Viewer, Handle: d.showSettings},
-		{Pattern: "GET /settings/tokens.csv", Role: auth.Editor, Handle: d.tokenList().Export, Deadline: auth.Slow},
+		{Pattern: "GET /settings/tokens.csv", Role: auth.Editor, Handle: d.tokenList().Export,
+			Deadline: auth.Slow},
 	}
 }
 

@@ -47,7 +47,8 @@ func (d *dashboard) keyColumns(r *http.Request, q *app.KeyQuery) []table.Column[
 	live := page.Address("", page.WithLive(nil, page.LiveSeconds(r)))
 	activity := func(k *app.ListedKey) templates.Activity { return activityView(&k.Activity, now) }
 	columns := []table.Column[app.ListedKey]{
-		{Head: "Key", Class: "name", Order: string(app.ByName), Up: true, Top: table.ForEditors(templates.TickAll()),
+		{Head: "Key", Class: "name", Order: string(app.ByName), Up: true,
+			Top: table.ForEditors(templates.TickAll()),
 			Cell: func(k *app.ListedKey) templ.Component {
 				row := templates.KeyName(d.keyRow(k.Subject), d.keyPath(k.Key)+live)
 				if !edits {
@@ -115,7 +116,8 @@ func (d *dashboard) limitCells(k *app.ListedKey, edits bool) []templ.Component {
 	case cells != nil:
 		return cells
 	case k.Status == policy.Unreadable:
-		return []templ.Component{templates.Number("Written by another Tidegate version. Its calls are denied.")}
+		return []templ.Component{templates.Number(
+			"Written by another Tidegate version. Its calls are denied.")}
 	}
 	return []templ.Component{templates.Number("Nothing is counted.")}
 }
@@ -129,7 +131,8 @@ func (d *dashboard) overrideCell(s app.Subject, edits bool) templ.Component {
 		end = d.keyPath(s.Key) + "/end"
 	}
 	return templates.Replaced(policydoc.LimitsText(s.Effective.Plan.Limits), wording.Override(&endless),
-		page.Clip(endless.Reason, policy.MaxReasonLen), "End override of "+page.Clip(s.Name, page.MaxName), end)
+		page.Clip(endless.Reason, policy.MaxReasonLen),
+		"End override of "+page.Clip(s.Name, page.MaxName), end)
 }
 
 // keyFilters returns the form above the list.

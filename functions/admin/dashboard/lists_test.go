@@ -44,7 +44,7 @@ func (i item) is(path, value string) bool { return fmt.Sprint(i.at(path)) == val
 type aList struct {
 	page, api string
 	id        func(item) string          // unique
-	shown     func(item) string          // a text that is in the item's row of the page; nil without such a page
+	shown     func(item) string          // in the item's row of the page; nil without a page
 	filters   map[string]func(item) bool // by their query, an oracle for the whole list
 	commands  int                        // most commands to Valkey for 50 items
 }
@@ -106,7 +106,7 @@ var allLists = []aList{
 			},
 			"plan=free":              func(i item) bool { return i.is("plan", "free") },
 			"plan=free&group=Group3": func(i item) bool { return i.is("group", "Group3") },
-			"tag=eu":                 func(i item) bool { return strings.Contains(fmt.Sprint(i.at("tags")), "eu") },
+			"tag=eu":                 func(i item) bool { return i.is("tags", "[eu]") },
 			"state=overridden":       func(i item) bool { return i.at("override") != nil },
 		}},
 	{page: "/policies/plans", api: "/plans", id: names("number"), filters: map[string]func(item) bool{}},

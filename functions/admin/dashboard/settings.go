@@ -124,7 +124,8 @@ func (d *dashboard) tokenList() *table.Of[list.Paging, token.Token] {
 }
 
 func (d *dashboard) tokensPanel(tokens []token.Token) *templates.TokensPanel {
-	p := &templates.TokensPanel{Create: d.Path("/settings/tokens/new"), Export: d.Path("/settings/tokens.csv")}
+	p := &templates.TokensPanel{Create: d.Path("/settings/tokens/new"),
+		Export: d.Path("/settings/tokens.csv")}
 	p.Table = table.Rows("Machine tokens", []table.Column[token.Token]{
 		{Head: "Token", Cell: func(t *token.Token) templ.Component {
 			return templates.Parts(templates.Text(page.Clip(t.Name, page.MaxName)),

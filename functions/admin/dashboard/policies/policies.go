@@ -44,8 +44,10 @@ func Routes(
 	return []auth.Route{
 		{Pattern: "GET /policies", Role: auth.Viewer, Handle: d.showPolicies},
 		{Pattern: "GET /policies.yaml", Role: auth.Viewer, Handle: d.exportPolicies},
-		{Pattern: "GET /policies/plans.csv", Role: auth.Viewer, Handle: d.plans().Export, Deadline: auth.Slow},
-		{Pattern: "GET /policies/routes.csv", Role: auth.Viewer, Handle: d.routes().Export, Deadline: auth.Slow},
+		{Pattern: "GET /policies/plans.csv", Role: auth.Viewer, Handle: d.plans().Export,
+			Deadline: auth.Slow},
+		{Pattern: "GET /policies/routes.csv", Role: auth.Viewer, Handle: d.routes().Export,
+			Deadline: auth.Slow},
 		{Pattern: "GET /policies/plans/{number}", Role: auth.Viewer, Handle: d.showPlan},
 	}
 }
