@@ -102,11 +102,12 @@ type Call struct {
 
 // Matched is a route that a call falls under.
 type Matched struct {
-	ID, Name string
-	Pattern  string   // the most specific of the route's patterns that match, as PatternText
-	Names    []string // its parameters
-	Values   []string // of the parameters
-	route    *Route
+	ID      string   `json:"id"`
+	Name    string   `json:"name"`
+	Pattern string   `json:"pattern" doc:"The most specific of its patterns that match" example:"GET /orders/{id}"` // as PatternText
+	Names   []string `json:"-"`                                                                                     // its parameters
+	Values  []string `json:"-"`                                                                                     // of the parameters
+	route   *Route
 }
 
 // Find returns the routes that a call falls under. Its only error is route.ErrAmbiguous,

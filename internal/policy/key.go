@@ -22,27 +22,27 @@ type Key struct {
 	// the env in tg_<env>_…, 1 to 16 lower-case letters or digits
 	Env string `json:"env,omitempty"`
 	// Foreign is whether another system made the API key's value; false after a rotation.
-	Foreign bool     `json:"foreign,omitempty"`
+	Foreign bool     `json:"foreign,omitempty" doc:"The key's value comes from another system"`
 	Tags    []string `json:"tags,omitempty"` // up to 10, each 1 to 50 characters
 	// name of the plan; empty for a Token or Address whose plan depends on the call
 	Plan string `json:"plan"`
 	// Group is the group of an API key, for example a customer; empty for none. Its keys
 	// share the limits of each group. GroupProblem says which names are valid.
-	Group    string    `json:"group,omitempty"`
+	Group    string    `json:"group,omitempty" doc:"Group whose keys share the limits of each group"`
 	Status   Status    `json:"status" enum:"active,revoked,unreadable"` // Active or Revoked; in a list also Unreadable
 	Override *Override `json:"override,omitempty"`
 	// Opens has the routes that an API key may call, of those that its plan opens, up to
 	// MaxOpens; empty for all.
-	Opens   []route.Pattern `json:"opens,omitempty"`
-	Expires time.Time       `json:"expires,omitzero" required:"false"`     // zero: never
-	Banned  time.Time       `json:"bannedUntil,omitzero" required:"false"` // zero: not banned
+	Opens   []route.Pattern `json:"opens,omitempty" doc:"Routes that the key may call, among those of its plan; if omitted, all of them"`
+	Expires time.Time       `json:"expires,omitzero" required:"false"`                          // zero: never
+	Banned  time.Time       `json:"bannedUntil,omitzero" required:"false" doc:"End of the ban"` // zero: not banned
 	// Grace is until when the secret before the last rotation is valid; zero: it is not.
-	Grace time.Time `json:"graceUntil,omitzero" required:"false"`
+	Grace time.Time `json:"graceUntil,omitzero" required:"false" doc:"Until when the previous secret is valid"`
 	// Reset is when the key was last reset, by Valkey's clock: what it was counted up to then
 	// does not count. Zero: never.
-	Reset time.Time `json:"reset,omitzero" required:"false"`
+	Reset time.Time `json:"reset,omitzero" required:"false" doc:"Last reset: what was counted before does not count"`
 	// Billing says when the billing months of the caller begin.
-	Billing limits.Billing `json:"billing,omitzero" required:"false"`
+	Billing limits.Billing `json:"billing,omitzero" required:"false" doc:"When the billing months of the key begin"`
 	Version int64          `json:"version"` // number of its last change in the log
 	Created time.Time      `json:"created"`
 	Updated time.Time      `json:"updated"`
@@ -97,8 +97,8 @@ type NewKey struct {
 	Tags    []string        `json:"tags,omitempty"`
 	Group   string          `json:"group,omitempty"` // as in Key
 	Expires time.Time       `json:"expires,omitzero" required:"false"`
-	Opens   []route.Pattern `json:"opens,omitempty"`                   // as in Key
-	Billing limits.Billing  `json:"billing,omitzero" required:"false"` // as in Key
+	Opens   []route.Pattern `json:"opens,omitempty" doc:"Routes that the key may call, among those of its plan; if omitted, all of them"` // as in Key
+	Billing limits.Billing  `json:"billing,omitzero" required:"false" doc:"When the billing months of the key begin"`                     // as in Key
 	// Status is Active or Revoked; empty means Active.
 	Status Status `json:"status,omitempty"`
 	// Value is the key's text if another system made it; empty to generate one.

@@ -103,7 +103,7 @@ var banKind = (&Call{Cause: cause.Ban}).kind()
 // Kind is why calls were denied, refused, or would have been denied in shadow.
 type Kind struct {
 	// Cause is cause.Limit, cause.Shadow, or what refused.
-	Cause cause.Cause `json:"cause" enum:"missing,malformed,unknown,revoked,expired,old-secret,address,access,limit,ban,unavailable"`
+	Cause cause.Cause `json:"cause" enum:"missing,malformed,unknown,revoked,expired,old-secret,address,access,limit,ban,unavailable,shadow"`
 	Limit string      `json:"limit,omitempty" doc:"Limit that denied the calls, as in the client's response" example:"10 per 10 seconds"`
 	// Plan is that of the callers. Of counts, only Reader.Limits has it.
 	Plan   string `json:"plan,omitempty"`

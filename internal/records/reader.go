@@ -23,14 +23,14 @@ func NewReader(client valkey.Client, now func() time.Time) *Reader { return &Rea
 
 // Point is the counts from Start until the next point.
 type Point struct {
-	Start time.Time
+	Start time.Time `json:"start"`
 	Counts
 	// NotKept says that nothing is known of the point: it is older than what is kept, or
 	// than the records.
-	NotKept bool
+	NotKept bool `json:"notKept,omitempty" doc:"Nothing is known of the point: the zeros are no counts"`
 	// AtLeast says that calls may be missing: in one of its minutes calls were decided
 	// without Valkey, or records were lost.
-	AtLeast bool
+	AtLeast bool `json:"atLeast,omitempty" doc:"Calls may be missing"`
 }
 
 // Series is the counts of a range.
@@ -78,10 +78,10 @@ func (s *Series) Last() time.Time {
 // KindCount is the calls of a kind.
 type KindCount struct {
 	Kind
-	Calls int64
+	Calls int64 `json:"calls"`
 }
 
-// ByKind returns the calls of each kind, most calls first.
+// ByKind returns the calls of each kind, most calls first; empty, not nil, without any.
 func (s *Series) ByKind() []KindCount { return s.kinds(0, len(s.Points)) }
 
 // Between returns the calls of each kind in the points from first to last, most calls
@@ -92,7 +92,7 @@ func (s *Series) Between(first, last time.Time) []KindCount {
 }
 
 func (s *Series) kinds(first, end int) []KindCount {
-	var all []KindCount
+	all := []KindCount{}
 	for k, calls := range s.Kinds {
 		c := KindCount{Kind: k}
 		for _, n := range calls[first:end] {

@@ -22,39 +22,70 @@ type Group struct {
 	Keys int64  `json:"keys" doc:"Number of keys; list-keys lists them"`
 }
 
+// keysPerGroup is how many entries of the lists of groups are read for each group of a page.
+const keysPerGroup = 20
+
 // Groups returns up to count groups with keys whose names start with a prefix, ignoring
-// case, in the order of their names. They follow the group after, unless it is empty.
+// case, in the order of their names. They follow the group after, unless it is empty. It
+// reads a page in one flush, and in another the sizes of groups with many keys.
 func (s *Store) Groups(ctx context.Context, prefix, after string, count int) ([]Group, error) {
 	var groups []Group
-	names := changes.Part{Begin: allGroups + "\x00" + strings.ToLower(prefix), Limit: count}
-	if after != "" {
-		names.After = allGroups + "\x00" + member(after, after)
-	}
+	prefix = strings.ToLower(prefix)
+	names := changes.Part{Begin: allGroups + "\x00" + prefix, Limit: count}
+	keys := changes.Part{Begin: groupLists + prefix, Limit: keysPerGroup * count}
 	for len(groups) < count {
-		listed, err := s.log.List(ctx, names)
+		if after != "" {
+			names.After = allGroups + "\x00" + member(after, after)
+			keys.After = groupList(after) + "\x00\xff"
+		}
+		listed, err := s.log.List(ctx, names, keys)
 		if err != nil {
 			return nil, fmt.Errorf("registry: list groups: %w", err)
 		}
 		found := listed[0].Entries
-		lists := make([]string, len(found))
-		for i, entry := range found {
-			lists[i] = groupList(memberID(entry))
-		}
-		sizes, err := s.counts(ctx, lists)
+		sizes, err := s.groupSizes(ctx, found, listed[1].Entries, len(listed[1].Entries) == keys.Limit)
 		if err != nil {
 			return nil, err
 		}
-		for i, entry := range found {
-			if sizes[i] > 0 && len(groups) < count {
-				groups = append(groups, Group{memberID(entry), int64(sizes[i])})
+		for _, entry := range found {
+			name := memberID(entry)
+			if sizes[name] > 0 && len(groups) < count {
+				groups = append(groups, Group{name, int64(sizes[name])})
 			}
+			after = name
 		}
 		if len(found) < count {
 			break
 		}
-		names.After = found[len(found)-1]
 	}
 	return groups, nil
+}
+
+// groupSizes returns the number of keys of each listed group. keys are entries of their
+// lists, in order; cut says that more follow. It counts the groups from the last one on.
+func (s *Store) groupSizes(ctx context.Context, groups, keys []string, cut bool) (map[string]int, error) {
+	sizes, last := map[string]int{}, ""
+	for _, entry := range keys {
+		entry = strings.TrimPrefix(entry, groupLists)
+		parts := strings.SplitN(entry, "\x00", 3)
+		last = member(parts[1], parts[1])
+		sizes[parts[1]]++
+	}
+	var rest, lists []string
+	for _, entry := range groups {
+		name := memberID(entry)
+		if cut && member(name, name) >= last {
+			rest, lists = append(rest, name), append(lists, groupList(name))
+		}
+	}
+	if len(rest) == 0 {
+		return sizes, nil
+	}
+	counts, err := s.counts(ctx, lists)
+	for i, n := range counts {
+		sizes[rest[i]] = n
+	}
+	return sizes, err
 }
 
 // ResetGroup writes that what a group was counted up to now does not count. The counts of

@@ -3,15 +3,16 @@ package registry_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
-	"tidegate/internal/registry"
 	"time"
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/valkeytest"
 )
@@ -181,4 +182,37 @@ func wantFields(t *testing.T, err error, want ...string) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want errors about the fields %v", err, want)
 	}
+}
+
+// Each page of groups has their sizes, also of groups with more keys than a page reads, and
+// of groups whose names differ in case only.
+func TestGroupSizes(t *testing.T) {
+	onEveryServer(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(1)...)
+		want := map[string]int{"a": 1, "Acme": 90, "acme": 2, "bolt": 45, "Core": 3, "zeta": 70}
+		var keys []policy.NewKey
+		for name, n := range want {
+			for i := range n {
+				keys = append(keys, policy.NewKey{Name: fmt.Sprintf("%s-%d", name, i), Env: "test",
+					Plan: "free", Group: name})
+			}
+		}
+		must(w.CreateMany(t.Context(), keys, byTest))
+		for count := 1; count < 8; count++ {
+			got, names := map[string]int{}, []string{}
+			for after := ""; ; after = names[len(names)-1] {
+				page := must(w.Groups(t.Context(), "", after, count))
+				for _, g := range page {
+					got[g.Name] = int(g.Keys)
+					names = append(names, g.Name)
+				}
+				if len(page) < count {
+					break
+				}
+			}
+			if !maps.Equal(got, want) || len(names) != len(want) {
+				t.Errorf("pages of %d: got %v, in the order %v, want %v", count, got, names, want)
+			}
+		}
+	})
 }

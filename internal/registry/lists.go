@@ -21,7 +21,10 @@ func planList(number int) string { return "plan:" + strconv.Itoa(number) }
 
 func tagList(tag string) string { return "tag:" + tag }
 
-func groupList(name string) string { return "group:" + name }
+// The lists of groups are in the order of the groups, like allGroups.
+const groupLists = "group:"
+
+func groupList(name string) string { return groupLists + member(name, name) }
 
 // member returns an entry without its list.
 func member(name, id string) string { return strings.ToLower(name) + "\x00" + id }

@@ -1,6 +1,7 @@
 package templates
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/a-h/templ"
@@ -67,6 +68,20 @@ type Head struct {
 type Row struct {
 	ID    string // may be empty
 	Cells []templ.Component
+	// Lines are cells of the last heads, of which the row has several below each other. The
+	// last cell of a shorter line takes the rest.
+	Lines [][]templ.Component
+}
+
+// lined reports whether rows have several lines.
+func (t Table) lined() bool { return len(t.Rows) > 0 && t.Rows[0].Lines != nil }
+
+// rest returns how many columns a cell of a row's line takes.
+func (t Table) rest(row Row, line []templ.Component, i int) string {
+	if i < len(line)-1 {
+		return "1"
+	}
+	return strconv.Itoa(len(t.Heads) - len(row.Cells) - i)
 }
 
 const toSecond = "2006-01-02 15:04:05"

@@ -15,7 +15,7 @@ type OverviewPage struct {
 	Limits     []TopRow // that denied calls, the most first
 	Busiest    []BusyRow
 	AllDenied  string // address of the keys that are denied now
-	AllClosest string // address of the keys by their fullest limit
+	AllClosest string // address of the keys near a limit
 }
 
 // Step is one of the steps to a first call.

@@ -11,7 +11,7 @@ type PlanPage struct {
 	Facts   []Fact
 	Limits  []PlanLimit
 	Shadow  *Trial    // nil without limits in shadow
-	Keys    []PlanKey // those closest to a limit first
+	Keys    []PlanKey // those with the fullest limits first
 	Read    string    // which keys were read, if not all
 	All     Choice    // all keys of the plan
 }

@@ -4,38 +4,15 @@ package templates
 type PoliciesPage struct {
 	Page     Page
 	Version  string
-	Plans    []PlanRow
-	Routes   []RouteRow
+	Plans    Table
+	Routes   Table
 	Limits   []string // of all callers
 	Everyone []Fact   // what else applies to all callers
 	Audit    string
 	Export   string // address of the policy file
+	Files    []Choice
 	Import   string // address of the form that imports a policy file; empty for viewers
 	NewPlan  string // addresses of forms; empty for viewers
 	NewRoute string
 	EditAll  string
-}
-
-// PlanRow is a plan. Addresses of actions are empty for viewers.
-type PlanRow struct {
-	Name     string
-	Address  string
-	Limits   []string
-	Degraded string
-	Keys     string
-	KeysLink string
-	Edit     string
-	Create   string
-	Delete   string
-}
-
-// RouteRow is a route.
-type RouteRow struct {
-	Name   string
-	Match  []string // patterns
-	Cost   string
-	Limits []string // on the route, wherever they stand
-	Calls  string   // in the last hour
-	Edit   string
-	Delete string
 }

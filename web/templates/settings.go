@@ -17,6 +17,7 @@ type SettingsPage struct {
 type TokensPanel struct {
 	Table  Table
 	Create string // address of the form
+	Export string // address of the list as CSV
 }
 
 // CreatedToken is a new token with its secret, which is shown once.

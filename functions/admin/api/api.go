@@ -22,6 +22,7 @@ import (
 	"tidegate/functions/admin/api/rest"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/auth/session"
 	"tidegate/functions/admin/auth/token"
 	"tidegate/functions/admin/command"
 	"tidegate/functions/admin/policydoc"
@@ -48,7 +49,8 @@ type Services struct {
 	Records   *records.Reader
 	Crossings *crossing.Store
 	Tokens    *token.Store
-	Owners    *app.Owners // nil if owners of keys may not view them
+	Sessions  func(context.Context) ([]session.Own, error) // of the calling user
+	Owners    *app.Owners                                  // nil if owners of keys may not view them
 	Log       *slog.Logger
 	Proxies   proxies.Trusted
 }

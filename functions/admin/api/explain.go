@@ -13,6 +13,7 @@ import (
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/answer"
 	"tidegate/internal/enforce"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
 )
@@ -42,16 +43,9 @@ type Explanation struct {
 	Route       string           `json:"route,omitempty" doc:"Name of the call's route, as a backend is told"`
 	Cost        int64            `json:"cost" doc:"In the unit of limits without one"`
 	CostFrom    string           `json:"costFrom,omitempty" doc:"Name of the route that says the cost; absent for the default of 1"`
-	Routes      []RouteMatch     `json:"routes" doc:"Routes that the call falls under, the most specific first"`
+	Routes      []limits.Matched `json:"routes" doc:"Routes that the call falls under, the most specific first"`
 	Limits      []app.LimitState `json:"limits" doc:"Every limit that applies, before the call"`
 	Response    Response         `json:"response" doc:"Response that the client of a REST API receives"`
-}
-
-// RouteMatch is a route that a call falls under.
-type RouteMatch struct {
-	ID      string `json:"id"`
-	Name    string `json:"name"`
-	Pattern string `json:"pattern" doc:"The most specific of its patterns that match" example:"GET /orders/{id}"`
 }
 
 // Response is an answer as a client sees it.
@@ -116,14 +110,12 @@ func explanationOf(set *policy.Set, e enforce.Explanation) Explanation {
 	out := Explanation{
 		Allowed: c.Allowed, Refused: e.Refused, Exempt: e.Exempt, WouldAllow: c.WouldAllow,
 		BannedUntil: schema.Given(c.BannedUntil), NextFree: schema.After(c.Now, c.RetryAfter()),
-		Plan: c.Plan, Route: c.Route, Cost: c.Cost, CostFrom: e.CostFrom, Routes: []RouteMatch{},
+		Plan: c.Plan, Route: c.Route, Cost: c.Cost, CostFrom: e.CostFrom,
+		Routes: append([]limits.Matched{}, e.Routes...),
 		Limits: app.StatesOf(set, c.Limits), Response: responseOf(e),
 	}
 	if e.Effective.Override != nil {
 		out.Override = e.Effective.Source
-	}
-	for _, m := range e.Routes {
-		out.Routes = append(out.Routes, RouteMatch{m.ID, m.Name, m.Pattern})
 	}
 	return out
 }

@@ -10,18 +10,6 @@ import (
 	"tidegate/functions/admin/policydoc"
 )
 
-type plansOutput struct {
-	Body struct {
-		Items []PlanKeys `json:"items"`
-	}
-}
-
-// PlanKeys is a plan and the number of its keys.
-type PlanKeys struct {
-	policydoc.Plan
-	Keys int64 `json:"keys"`
-}
-
 func (a *api) registerPolicy() {
 	group := a.Group("policy")
 	rest.Register(group, rest.Operation{
@@ -31,7 +19,11 @@ func (a *api) registerPolicy() {
 	rest.Register(group, rest.Operation{
 		Pattern: "GET /plans", ID: "list-plans", Role: auth.Viewer,
 		Summary: "List plans and their numbers of keys",
-	}, a.listPlans)
+	}, rest.List(a.Keys.Plans))
+	rest.Register(group, rest.Operation{
+		Pattern: "GET /routes", ID: "list-routes", Role: auth.Viewer,
+		Summary: "List routes, the limits on them, and their calls of the last hour",
+	}, rest.List(a.Keys.Routes))
 }
 
 func (a *api) getPolicy(ctx context.Context, in *rest.IfNoneMatch) (*rest.Cached[policydoc.Policy], error) {
@@ -40,23 +32,6 @@ func (a *api) getPolicy(ctx context.Context, in *rest.IfNoneMatch) (*rest.Cached
 		return nil, err
 	}
 	return rest.CachedAs(*in, set.Version, policydoc.PolicyOf(set)), nil
-}
-
-func (a *api) listPlans(ctx context.Context, _ *rest.None) (*plansOutput, error) {
-	set, err := a.Keys.Set(ctx)
-	if err != nil {
-		return nil, err
-	}
-	counts, err := a.Keys.PlanCounts(ctx, set)
-	if err != nil {
-		return nil, err
-	}
-	out := &plansOutput{}
-	out.Body.Items = make([]PlanKeys, len(set.Plans))
-	for i, p := range set.Plans {
-		out.Body.Items[i] = PlanKeys{policydoc.PlanOf(p), counts[p.Number]}
-	}
-	return out, nil
 }
 
 func (a *api) registerPolicyFile() {

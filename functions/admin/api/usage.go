@@ -18,25 +18,17 @@ import (
 	"tidegate/internal/records"
 )
 
-// Point is the calls from Start until the next point.
-type Point struct {
-	Start time.Time `json:"start"`
-	records.Counts
-	AtLeast bool `json:"atLeast,omitempty" doc:"Calls may be missing"`
-	NotKept bool `json:"notKept,omitempty" doc:"Nothing is known of the point: the zeros are no counts"`
-}
-
 // Series is calls over time.
 type Series struct {
-	From    time.Time          `json:"from" doc:"Start of the first minute or hour that is counted"`
-	To      time.Time          `json:"to" doc:"End of the last minute or hour that is counted"`
-	Counted time.Time          `json:"counted" doc:"Until when calls are counted"`
-	Since   *time.Time         `json:"since,omitempty" doc:"When the records begin"`
-	Step    string             `json:"step" example:"1m"`
-	Total   records.Counts     `json:"total"`
-	AtLeast bool               `json:"atLeast,omitempty" doc:"Calls may be missing"`
-	Points  []Point            `json:"points"`
-	Kinds   []schema.KindCount `json:"kinds" doc:"What denied and refused calls, most calls first"`
+	From    time.Time           `json:"from" doc:"Start of the first minute or hour that is counted"`
+	To      time.Time           `json:"to" doc:"End of the last minute or hour that is counted"`
+	Counted time.Time           `json:"counted" doc:"Until when calls are counted"`
+	Since   *time.Time          `json:"since,omitempty" doc:"When the records begin"`
+	Step    string              `json:"step" example:"1m"`
+	Total   records.Counts      `json:"total"`
+	AtLeast bool                `json:"atLeast,omitempty" doc:"Calls may be missing"`
+	Points  []records.Point     `json:"points"`
+	Kinds   []records.KindCount `json:"kinds" doc:"What denied and refused calls, most calls first"`
 }
 
 // Talker is a caller and its calls.
@@ -117,13 +109,9 @@ func (in Span) span(now time.Time) (span, error) {
 func (s span) in() records.Range { return records.Range{From: s.from, To: s.to, Step: s.step} }
 
 func seriesOf(r records.Series) Series {
-	out := Series{From: r.From.UTC(), To: r.To.UTC(), Counted: r.Counted.UTC(), Since: schema.Given(r.Began),
+	return Series{From: r.From.UTC(), To: r.To.UTC(), Counted: r.Counted.UTC(), Since: schema.Given(r.Began),
 		Step: limits.ShortWindow(r.Step), Total: r.Sum(), AtLeast: r.AtLeast(),
-		Points: make([]Point, len(r.Points)), Kinds: schema.KindsOf(r.ByKind())}
-	for i, p := range r.Points {
-		out.Points[i] = Point{p.Start.UTC(), p.Counts, p.AtLeast, p.NotKept}
-	}
-	return out
+		Points: r.Points, Kinds: r.ByKind()}
 }
 
 func (a *api) keyUsage(ctx context.Context, in *usageInput) (*usageOutput, error) {

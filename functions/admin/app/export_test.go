@@ -13,12 +13,12 @@ func SetScanTime(t *testing.T, d time.Duration) {
 	t.Cleanup(func() { scanTime = before })
 }
 
-// SetMaxRead sets maxRead until the end of the test.
-func SetMaxRead(t *testing.T, n int) {
+// SetMaxPlanKeys sets maxPlanKeys until the end of the test.
+func SetMaxPlanKeys(t *testing.T, n int) {
 	t.Helper()
-	before := maxRead
-	maxRead = n
-	t.Cleanup(func() { maxRead = before })
+	before := maxPlanKeys
+	maxPlanKeys = n
+	t.Cleanup(func() { maxPlanKeys = before })
 }
 
 // SetMaxStep sets maxStep until the end of the test.

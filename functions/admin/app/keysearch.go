@@ -8,13 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/records"
 	"tidegate/internal/registry"
 )
 
-// KeyFilter selects keys. Its zero value selects all. Jobs store it as JSON.
+// KeyFilter selects keys. Its zero value selects all.
 type KeyFilter struct {
 	Prefix string // of the name, whatever the case
 	// Anywhere adds the names that contain Prefix behind their start. They come last.
@@ -115,7 +114,6 @@ type FoundKeys struct {
 	Subjects []Subject
 	Next     string // cursor of the next page; empty on the last page
 	Scanned  int    // keys that were read
-	Reach    Reach  // of the order Closest
 }
 
 // FindKeys returns up to count keys behind a cursor that match the filter. It searches for
@@ -171,21 +169,21 @@ func FindKeys(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter,
 // listedBefore reports whether the first list of the filter's state has a key that the
 // list behind a cursor has too.
 func (f KeyFilter) listedBefore(after string, s Subject) bool {
-	list, _, err := f.listAt(after)
-	return f.State == Blocked && err == nil && list > 0 && deniedByLimit(s.recorded, s.At)
+	at, _, err := f.listAt(after)
+	return f.State == Blocked && err == nil && at > 0 && deniedByLimit(s.recorded, s.At)
 }
 
 // listAt returns the number of the list of the filter's state that a cursor is in, and the
 // cursor in that list.
-func (f KeyFilter) listAt(after string) (list int, cursor string, err error) {
+func (f KeyFilter) listAt(after string) (at int, cursor string, err error) {
 	if after == "" {
 		return 0, "", nil
 	}
 	number, cursor, _ := strings.Cut(after, ":")
-	if list, err = strconv.Atoi(number); err != nil || list < 0 || list >= len(countedLists[f.State]) {
+	if at, err = strconv.Atoi(number); err != nil || at < 0 || at >= len(countedLists[f.State]) {
 		return 0, "", errCursor
 	}
-	return list, cursor, nil
+	return at, cursor, nil
 }
 
 var errCursor = &policy.InvalidError{Fields: []policy.FieldError{
@@ -198,12 +196,12 @@ func (r *Registry) candidates(ctx context.Context, set *policy.Set, f KeyFilter,
 	if !f.counted() {
 		return r.List(ctx, set, f, after, count)
 	}
-	list, cursor, err := f.listAt(after)
+	at, cursor, err := f.listAt(after)
 	if err != nil {
 		return registry.Page{}, err
 	}
 	lists := countedLists[f.State]
-	listed, err := r.calls.InState(ctx, lists[list], true, cursor, count)
+	listed, err := r.calls.InState(ctx, lists[at], true, cursor, count)
 	if errors.Is(err, records.ErrCursor) {
 		err = errCursor
 	}
@@ -214,9 +212,9 @@ func (r *Registry) candidates(ctx context.Context, set *policy.Set, f KeyFilter,
 	page := registry.Page{Keys: found, Scanned: len(listed.IDs)}
 	switch {
 	case listed.Next != "":
-		page.Next = strconv.Itoa(list) + ":" + listed.Next
-	case list+1 < len(lists):
-		page.Next = strconv.Itoa(list+1) + ":"
+		page.Next = strconv.Itoa(at) + ":" + listed.Next
+	case at+1 < len(lists):
+		page.Next = strconv.Itoa(at+1) + ":"
 	}
 	return page, err
 }
@@ -224,18 +222,18 @@ func (r *Registry) candidates(ctx context.Context, set *policy.Set, f KeyFilter,
 // PickKeys returns the keys among ids that match the filter, in the order of ids.
 func PickKeys(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter,
 	ids []string) (FoundKeys, error) {
-	list, err := keys.Many(ctx, set, ids)
+	found, err := keys.Many(ctx, set, ids)
 	if err != nil {
 		return FoundKeys{}, err
 	}
-	subjects, err := Subjects(ctx, keys, set, list)
+	subjects, err := Subjects(ctx, keys, set, found)
 	if err != nil {
 		return FoundKeys{}, err
 	}
 	matching := slices.DeleteFunc(subjects, func(s Subject) bool {
 		return !f.matchesRecord(set, s.Key) || !s.Is(f.State)
 	})
-	return FoundKeys{Subjects: matching, Scanned: len(list)}, nil
+	return FoundKeys{Subjects: matching, Scanned: len(found)}, nil
 }
 
 // maxCounting is how long CountMatching counts keys that it must check one by one.
@@ -268,84 +266,4 @@ func (r *Registry) CountMatching(ctx context.Context, set *policy.Set, ids []str
 		}
 	}
 	return 0, ErrUncounted
-}
-
-// Order is the order of a list of keys or callers.
-type Order string
-
-// Busiest and MostDenied have the records.MaxRanked callers with the most calls, or with the
-// most calls that were denied, refused, or would be denied in shadow, of the last hour, as
-// Activities counts them. Today has the callers of the present day in UTC, about the busiest
-// first. Closest has the keys with the fullest limits; FoundKeys.Reach says which were read.
-const (
-	ByName     Order = ""
-	Busiest    Order = "busiest"
-	MostDenied Order = "denied"
-	Today      Order = "today"
-	Closest    Order = "closest"
-)
-
-// rankings has the ranking of recorded calls that gives an order.
-var rankings = map[Order]records.Order{Busiest: records.Busiest, MostDenied: records.MostDenied}
-
-// RankingNote says what a ranked list leaves out.
-var RankingNote = "Only the top " + limits.Number(records.MaxRanked) + " callers of the last hour are ranked."
-
-// IsOrder reports whether o is one of the orders.
-func IsOrder(o Order) bool { return o == ByName || o == Today || o == Closest || IsRanking(o) }
-
-// IsRanking reports whether o orders callers by their calls of the last hour.
-func IsRanking(o Order) bool {
-	_, found := rankings[o]
-	return found
-}
-
-// ranked returns the ids of keys and other callers in an order that IsRanking.
-func ranked(ctx context.Context, calls *records.Reader, o Order) ([]string, error) {
-	found, err := calls.Rank(ctx, records.Last(activitySpan, 0, time.Now()), rankings[o], records.MaxRanked)
-	return IDsOf(found, func(t records.Ranked) string { return t.ID }), err
-}
-
-// FindOrdered is FindKeys with an order. Rankings and Closest have one page.
-func FindOrdered(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter, o Order,
-	after string, count int) (FoundKeys, error) {
-	switch o {
-	case Busiest, MostDenied:
-		ids, err := ranked(ctx, keys.calls, o)
-		if err != nil {
-			return FoundKeys{}, err
-		}
-		return PickKeys(ctx, keys, set, f, ids)
-	case Closest:
-		return closest(ctx, keys, set, f, count)
-	case Today:
-		return calledToday(ctx, keys, set, f, after, count)
-	case ByName:
-	}
-	return FindKeys(ctx, keys, set, f, after, count)
-}
-
-// calledToday returns keys that called today, about the busiest first. It searches for
-// scanTime.
-func calledToday(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter, after string,
-	count int) (FoundKeys, error) {
-	out := FoundKeys{Next: after}
-	for start := time.Now(); ; {
-		page, err := keys.calls.Active(ctx, out.Next, count-len(out.Subjects))
-		if errors.Is(err, records.ErrCursor) {
-			err = errCursor
-		}
-		if err != nil {
-			return FoundKeys{}, err
-		}
-		found, err := PickKeys(ctx, keys, set, f, page.IDs)
-		if err != nil {
-			return FoundKeys{}, err
-		}
-		out.Subjects, out.Next = append(out.Subjects, found.Subjects...), page.Next
-		out.Scanned += len(page.IDs)
-		if out.Next == "" || len(out.Subjects) == count || time.Since(start) >= scanTime {
-			return out, nil
-		}
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"strconv"
 	"time"
 
@@ -14,6 +15,42 @@ import (
 	"tidegate/internal/policy"
 )
 
+// KeyQuery selects keys.
+type KeyQuery struct {
+	Name   string `query:"q" maxLength:"100" doc:"Only names that contain this; case is ignored. Names that begin with it come first"`
+	Prefix string `query:"prefix" maxLength:"100" doc:"Only names with this prefix; case is ignored"`
+	Tag    string `query:"tag" maxLength:"50" doc:"Only keys that have this tag"`
+	Group  string `query:"group" maxLength:"64" doc:"Only keys of this group"`
+	Plan   string `query:"plan" maxLength:"400" doc:"Only keys of the plan with this name or number"`
+	State  string `query:"state" enum:"overridden,blocked,near,shadow,banned,expiring,revoked,unreadable" doc:"Only keys in this state; banned, blocked and near are not sorted by name"`
+	Order  string `query:"order" enum:"name,busiest,denied,today" default:"name" doc:"busiest and denied: the keys among the 64 callers with the most calls, or with the most calls that were denied, refused, or would be denied in shadow, of the last hour, on one page. today: keys that called on the present day in UTC, about the busiest first"`
+	list.Paging
+	Filter KeyFilter // what the query selects; Keys sets it
+}
+
+// Read sets Filter, and the number of a plan in place of its name.
+func (q *KeyQuery) Read(set *policy.Set) error {
+	q.Filter = KeyFilter{Prefix: q.Prefix, Tag: q.Tag, Group: q.Group, State: State(q.State)}
+	if q.Name != "" {
+		q.Filter.Prefix, q.Filter.Anywhere = q.Name, true
+	}
+	if q.Name != "" && q.Prefix != "" {
+		return &list.InvalidError{Name: "prefix", Message: "cannot be combined with q"}
+	}
+	if q.Plan == "" {
+		return nil
+	}
+	p, known := set.Plan(q.Plan)
+	if n, err := strconv.Atoi(q.Plan); !known && err == nil {
+		p, known = set.PlanByNumber(n)
+	}
+	if !known {
+		return &list.InvalidError{Name: "plan", Message: "no plan has this name"}
+	}
+	q.Filter.Plan, q.Plan = p.Number, strconv.Itoa(p.Number)
+	return nil
+}
+
 // ListedKey is a key in a list, its states and its recent calls.
 type ListedKey struct {
 	policy.Key
@@ -22,21 +59,46 @@ type ListedKey struct {
 	DeniedBy []Denier     `json:"deniedBy" doc:"Limits that deny some or all calls of the key now, those that deny longest first"`
 	Limits   []LimitState `json:"limits" doc:"Current state of the limits of each caller and of each group; none for a key that may not call"`
 	Activity
+	Subject Subject `json:"-"`
 }
 
-// Keys returns a page of the keys that match a filter, in an order.
-func (r *Registry) Keys(ctx context.Context, set *policy.Set, f KeyFilter, o Order, place list.Paging) (
-	list.Page[ListedKey], error) {
-	for count := place.Count; ; count /= 2 {
-		found, err := FindOrdered(ctx, r, set, f, o, place.After, count)
+// Keys returns keys by name, or in the order of the query.
+func (r *Registry) Keys(ctx context.Context, q *KeyQuery) (list.Page[ListedKey], error) {
+	var none list.Page[ListedKey]
+	set, err := r.Set(ctx)
+	if err != nil {
+		return none, err
+	}
+	if err := q.Read(set); err != nil {
+		return none, err
+	}
+	for count := q.Count; ; count /= 2 {
+		found, err := r.findOrdered(ctx, set, q.Filter, Order(q.Order), q.After, count)
+		if _, invalid := errors.AsType[*policy.InvalidError](err); invalid {
+			err = list.ErrCursor
+		}
 		if err != nil {
-			return list.Page[ListedKey]{}, err
+			return none, err
 		}
 		items, err := r.Listed(ctx, set, found.Subjects)
 		if err != nil || count == 1 || !tooLarge(items) {
-			return list.Page[ListedKey]{Items: items, Next: found.Next}, err
+			return list.Page[ListedKey]{Items: items, Notes: q.notes(found, count), Next: found.Next}, err
 		}
 	}
+}
+
+// notes says which keys a list leaves out.
+func (q *KeyQuery) notes(found FoundKeys, count int) []string {
+	switch {
+	case IsRanking(Order(q.Order)):
+		return []string{RankingNote + " Sort by name for all keys."}
+	case found.Next != "" && q.Filter.Computed() && len(found.Subjects) < count:
+		return []string{"Searched " + limits.Number(int64(found.Scanned)) +
+			" keys so far. Continue on the next page."}
+	case q.Filter.State == Near && found.Next == "":
+		return []string{"After a limit is lowered, a key is listed from its next call on."}
+	}
+	return nil
 }
 
 // Listed adds the recent calls of keys.
@@ -51,13 +113,8 @@ func (r *Registry) Listed(ctx context.Context, set *policy.Set, subjects []Subje
 		if s.Kind == "" { // that of an unreadable record is unknown
 			s.Kind = policy.APIKey
 		}
-		all[i] = ListedKey{
-			s.Key,
-			append([]State{}, s.States()...),
-			s.Deniers,
-			StatesOf(set, s.Limits),
-			recent[i],
-		}
+		all[i] = ListedKey{s.Key, append([]State{}, s.States()...), s.Deniers, StatesOf(set, s.Limits),
+			recent[i], s}
 	}
 	return all, nil
 }

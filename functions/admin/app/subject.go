@@ -44,7 +44,6 @@ type Subject struct {
 	Limits  []enforce.LimitState
 	Deniers []Denier  // not nil: limits that deny its calls now, those that deny longest first
 	At      time.Time // this function's clock, to which expiries are compared
-	Fullest Fullest   // zero unless the list is ordered by it, and for a key without limits
 
 	recorded records.State
 }

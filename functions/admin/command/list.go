@@ -8,6 +8,7 @@ import (
 	"tidegate/functions/admin/api/rest"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/policydoc"
+	"tidegate/internal/policy"
 )
 
 // Operations adds the operations of all commands to the API.
@@ -23,9 +24,9 @@ func Operations(a *rest.API, s *Services) {
 }
 
 // onOne has an answer for a command on a key.
-func onOne[C any](c *C, _ Result) *rest.VersionedBody[keys.Key] {
+func onOne[C any](c *C, _ Result) *rest.VersionedBody[policy.Key] {
 	k := any(c).(onKeyTarget).one().key //nolint:forcetypeassert // only for commands on keys
-	return rest.Versioned(k.Version, keys.KeyOf(k))
+	return rest.Versioned(k.Version, k)
 }
 
 type onKeyTarget interface{ one() *OnKey }
@@ -74,7 +75,7 @@ func keyCommands() []entry {
 			Lead: "An override or a ban needs a record of the caller. It stores the name, your " +
 				"settings and a hash of the token's subject or the address.",
 		}, func(c *Register, _ Result) *Registered {
-			return &Registered{keyURL(c.key), rest.ETag(c.key.Version), keys.KeyOf(c.key)}
+			return &Registered{keyURL(c.key), rest.ETag(c.key.Version), c.key}
 		}),
 		of(Spec{Group: "keys", ID: "edit-key", Operation: "PATCH /keys/{id}", Versioned: true,
 			Summary: "Change a key's name, plan, tags, group, routes, billing day or expiry",
@@ -153,7 +154,7 @@ const maxImport = 512 << 10 // bytes; fits 100 keys of the maximum size
 type Registered struct {
 	Location string `header:"Location"`
 	ETag     string `header:"ETag"`
-	Body     keys.Key
+	Body     policy.Key
 }
 
 func groupCommands() []entry {

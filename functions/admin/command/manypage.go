@@ -9,10 +9,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/a-h/templ"
+
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/wording"
+	"tidegate/functions/admin/list"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/web/templates"
@@ -103,11 +107,11 @@ func (s selection) read(c *Many) error {
 	if s.of != ofAll {
 		return nil
 	}
-	f, problem := changes.ReadKeyFilter(c.set, s.filter)
-	if problem != "" {
+	q, err := list.Read[app.KeyQuery](s.filter)
+	if err != nil || q.Read(c.set) != nil {
 		return page.Problem{Status: http.StatusBadRequest}
 	}
-	c.filter = &f
+	c.filter = &q.Filter
 	return nil
 }
 
@@ -138,7 +142,7 @@ func (c *Many) lead(ctx context.Context, s *Services) ([]string, error) {
 	}
 	text := "All keys"
 	if f := c.filter; f.Prefix != "" {
-		text += " whose name contains “" + page.Clip(f.Prefix, changes.MaxSearch) + "”"
+		text += " whose name contains “" + page.Clip(f.Prefix, page.MaxName) + "”"
 	}
 	if p, known := c.set.PlanByNumber(c.filter.Plan); known {
 		text += " of the plan " + page.Clip(p.Name, page.MaxName)
@@ -150,7 +154,7 @@ func (c *Many) lead(ctx context.Context, s *Services) ([]string, error) {
 		text += " tagged “" + page.Clip(c.filter.Tag, policy.MaxTagLen) + "”"
 	}
 	if c.filter.State != "" {
-		text += " that are " + changes.StateText(c.filter.State)
+		text += " that are " + wording.StateText(c.filter.State)
 	}
 	return []string{text + ": " + page.Number(c.total) + "."}, nil
 }
@@ -237,14 +241,19 @@ func reviewText(found app.Review, total int64) string {
 	return text + "."
 }
 
-// Bar returns the form below the list of keys; nil for viewers and an empty list. It
-// ticks the rows of p that the address selects.
-func Bar(rd *page.Renderer, r *http.Request, f app.KeyFilter, p templates.KeysPage) *templates.Bulk {
-	if !page.CanEdit(r) || len(p.Rows) == 0 {
-		return nil
-	}
-	b := &templates.Bulk{Action: rd.Path("/keys/bulk"), Of: ofSelected,
-		Page: page.Number(int64(len(p.Rows))), More: p.First != "" || p.Next != ""}
+// Ticked returns which rows of the list of keys the address of a request selects.
+func Ticked(r *http.Request) func(id string) bool {
+	chosen := r.URL.Query().Get(selectField)
+	ids := strings.Split(chosen, ",")
+	return func(id string) bool { return chosen == ofPage || chosen == ofAll || slices.Contains(ids, id) }
+}
+
+// Bar returns the form below the list of keys that a filter selects. matching is their
+// number, if it is known.
+func Bar(rd *page.Renderer, r *http.Request, filter url.Values, v *templates.List,
+	matching string) templ.Component {
+	b := templates.Bulk{Action: rd.Path("/keys/bulk"), Of: ofSelected,
+		Page: page.Number(int64(len(v.Table.Rows))), More: v.First != "" || v.Next != ""}
 	for i, each := range bulks {
 		option := templates.Option{Value: each.name, Text: barTexts[each.name]}
 		if i < buttons {
@@ -255,10 +264,11 @@ func Bar(rd *page.Renderer, r *http.Request, f app.KeyFilter, p templates.KeysPa
 	}
 	here := r.URL.Query()
 	place := url.Values{"order": here["order"], "after": here["after"], "live": here["live"]}
-	b.Hidden = []templates.Hidden{{Name: filterField, Value: changes.FilterValues(f).Encode()},
+	filter.Del("order")
+	b.Hidden = []templates.Hidden{{Name: filterField, Value: filter.Encode()},
 		{Name: placeField, Value: place.Encode()}}
 	if b.More {
-		b.All = p.Matching
+		b.All = matching
 	}
 	chosen := here.Get(selectField)
 	for to, value := range map[*string]string{&b.SelectPage: ofPage, &b.SelectAll: ofAll, &b.Clear: ""} {
@@ -268,10 +278,7 @@ func Bar(rd *page.Renderer, r *http.Request, f app.KeyFilter, p templates.KeysPa
 	if b.Ticked = chosen == ofPage || chosen == ofAll; chosen == ofAll {
 		b.Of = ofAll
 	}
-	for i, row := range p.Rows {
-		p.Rows[i].Ticked = b.Ticked || slices.Contains(strings.Split(chosen, ","), row.ID)
-	}
-	return b
+	return templates.BulkBar(b)
 }
 
 // barTexts are the commands for many keys on the bar.

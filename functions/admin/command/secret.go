@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"tidegate/functions/admin/api/keys"
 	"tidegate/functions/admin/api/rest"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/page"
@@ -173,15 +172,15 @@ type Secret struct {
 	Location string `header:"Location"`
 	ETag     string `header:"ETag"`
 	Body     struct {
-		Key    keys.Key `json:"key"`
-		Secret string   `json:"secret,omitempty" doc:"Only in this response; absent if the request gave the value"`
+		Key    policy.Key `json:"key"`
+		Secret string     `json:"secret,omitempty" doc:"Only in this response; absent if the request gave the value"`
 	}
 }
 
 // secretOf answers with a key and its new secret, without one that the caller gave.
 func secretOf(k policy.Key, secret apikey.Secret) *Secret {
 	out := &Secret{Location: keyURL(k), ETag: rest.ETag(k.Version)}
-	out.Body.Key = keys.KeyOf(k)
+	out.Body.Key = k
 	if !secret.Foreign() {
 		out.Body.Secret = secret.Reveal()
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"tidegate/functions/admin/dashboard"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/testing/sitetest"
@@ -121,7 +120,6 @@ func adminPages() []pageState {
 		}},
 		{"policies", "/policies", "", nil},
 		{"plan", "/policies/plans/2", "", nil},
-		{"keys closest to a limit", "/keys?order=closest", "", nil},
 		{"plan preview", "/policies/plans/2/edit", "", func(v *sitetest.Visit) {
 			v.Act(
 				typeIn("limits", "7 per minute"), typeIn("reason", "r"), send("preview"),
@@ -294,7 +292,7 @@ func TestBrowserBulkWithoutScript(t *testing.T) {
 // The bar states what is selected, and a refresh of the list keeps the selection.
 func TestBrowserSelection(t *testing.T) {
 	keys := busyKeys(t)
-	names := make([]string, dashboard.KeysPerPage)
+	names := make([]string, keysPerPage)
 	for i := range names {
 		names[i] = fmt.Sprintf("page-%02d", i)
 	}
@@ -302,7 +300,7 @@ func TestBrowserSelection(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(keys))
 	v.Enter()
 	total := fmt.Sprint(len(keys.IDs))
-	onPage := fmt.Sprint(dashboard.KeysPerPage)
+	onPage := fmt.Sprint(keysPerPage)
 	checkSelection := func(text, of string, ticked int) {
 		t.Helper()
 		v.Wait(fmt.Sprintf(`document.querySelector("[data-selected]").textContent.trim() === %q &&
@@ -315,16 +313,16 @@ func TestBrowserSelection(t *testing.T) {
 	checkSelection("1 key is selected.", "selected", 1)
 	v.Act(chromedp.Evaluate[chromedp.Void](
 		`document.querySelector("[data-select-all]").click()`)) // narrow pages hide the box
-	checkSelection("All "+onPage+" on this page are selected.", "selected", dashboard.KeysPerPage)
+	checkSelection("All "+onPage+" on this page are selected.", "selected", keysPerPage)
 	v.Act(chromedp.Evaluate[chromedp.Void](
 		`document.getElementById("live").dispatchEvent(new CustomEvent("refresh"))`))
 	v.Wait(`!document.querySelector("[data-select-all]").hidden`)
-	checkSelection("All "+onPage+" on this page are selected.", "selected", dashboard.KeysPerPage)
+	checkSelection("All "+onPage+" on this page are selected.", "selected", keysPerPage)
 	click("[data-select=all]")
-	checkSelection("All "+total+" matching keys are selected.", "all", dashboard.KeysPerPage)
+	checkSelection("All "+total+" matching keys are selected.", "all", keysPerPage)
 	click(v.Keys.Named("#key-{acme} input"))
-	checkSelection(fmt.Sprint(dashboard.KeysPerPage-1)+" keys are selected.", "selected",
-		dashboard.KeysPerPage-1)
+	checkSelection(fmt.Sprint(keysPerPage-1)+" keys are selected.", "selected",
+		keysPerPage-1)
 	click("[data-select=page]")
 	click("[data-select=all]")
 	click("#bulk button[value=revoke]")

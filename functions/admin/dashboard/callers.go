@@ -76,7 +76,6 @@ func (d *dashboard) callerList() *table.Of[app.CallerQuery, app.Caller] {
 }
 
 func (d *dashboard) showCallers(w http.ResponseWriter, r *http.Request) error {
-	d.Remember(w, r)
 	return d.callerList().Show(w, r)
 }
 
@@ -105,7 +104,7 @@ func (d *dashboard) showCaller(w http.ResponseWriter, r *http.Request) error {
 	}
 	id := r.PathValue("id")
 	path := d.Path("/callers/" + id)
-	at := chart.ReadPeriod(page.View(r), time.Now())
+	at := chart.ReadPeriod(r.URL.Query(), time.Now())
 	p := templates.CallerPage{
 		Page:    d.Page(r, "Caller "+id),
 		ID:      id,
@@ -118,7 +117,6 @@ func (d *dashboard) showCaller(w http.ResponseWriter, r *http.Request) error {
 	if err := d.addCalls(r.Context(), &p, id, at, path); err != nil {
 		return page.Failed("read calls", err)
 	}
-	d.Remember(w, r)
 	if page.CanEdit(r) {
 		p.Adopt = d.Path("/callers/new?id=" + id)
 	}

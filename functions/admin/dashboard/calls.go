@@ -88,20 +88,6 @@ func markText(e changes.Entry) string {
 	return text + " changed"
 }
 
-// readActivity returns the last hour's activity of each caller, in the order of ids.
-func (d *dashboard) readActivity(ctx context.Context, ids []string) ([]templates.Activity, error) {
-	now := time.Now()
-	all, err := app.Activities(ctx, d.Records, ids, now)
-	if err != nil {
-		return nil, err
-	}
-	views := make([]templates.Activity, len(all))
-	for i := range all {
-		views[i] = activityView(&all[i], now)
-	}
-	return views, nil
-}
-
 func activityView(a *app.Activity, now time.Time) templates.Activity {
 	sum := a.LastHour
 	v := templates.Activity{

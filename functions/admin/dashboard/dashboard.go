@@ -29,11 +29,6 @@ import (
 	"tidegate/internal/records"
 )
 
-// SessionLister lists the sessions of a user. *session.Store implements it.
-type SessionLister interface {
-	List(ctx context.Context, user string, count int) ([]session.Session, error)
-}
-
 // Services are the dependencies of the pages. All are required unless a comment says
 // otherwise.
 type Services struct {
@@ -41,7 +36,7 @@ type Services struct {
 	Checker      *enforce.Checker // explains calls
 	Records      *records.Reader
 	Crossings    *crossing.Store
-	Sessions     SessionLister
+	Sessions     func(context.Context) ([]session.Own, error) // of the user
 	Tokens       *token.Store
 	StoreVersion func(context.Context) (string, error)
 	Log          *slog.Logger
@@ -110,6 +105,8 @@ func (d *dashboard) routes() []auth.Route {
 		{Pattern: "GET /explain", Role: auth.Viewer, Handle: d.showExplain},
 		{Pattern: "GET /overrides", Role: auth.Viewer, Handle: d.redirectOverrides},
 		{Pattern: "GET /settings", Role: auth.Viewer, Handle: d.showSettings},
+		{Pattern: "GET /settings/tokens.csv", Role: auth.Editor, Handle: d.tokenList().Export,
+			Deadline: auth.Slow},
 	}
 }
 

@@ -66,7 +66,6 @@ func (d *dashboard) showKey(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return page.Failed("read key", err)
 	}
-	d.Remember(w, r)
 	return d.RenderLive(w, r, templates.KeyLive(view), templates.Key(view))
 }
 
@@ -78,7 +77,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	}
 	recent := d.History(ctx, k.ID, k.Version)
 	row := d.keyRow(s)
-	at := chart.ReadPeriod(page.View(r), time.Now())
+	at := chart.ReadPeriod(r.URL.Query(), time.Now())
 	p := templates.KeyPage{
 		Page:      d.Page(r, row.Name),
 		Trail:     d.planTrail(set, k),

@@ -1,187 +1,233 @@
 package dashboard
 
 import (
+	"context"
 	"net/http"
-	"tidegate/functions/admin/policydoc"
+	"strconv"
 	"time"
+
+	"github.com/a-h/templ"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/command"
-	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/table"
 	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/functions/admin/list"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
 
-const keysPerPage = 50
-
 func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) error {
-	set, err := d.Keys.Set(r.Context())
-	if err != nil {
-		return page.Failed("read policy", err)
+	if typed := r.URL.Query().Get("q"); app.LooksLikeSecret(typed) {
+		return d.redirectSecret(w, r, typed)
 	}
-	query, err := readKeyQuery(set, r)
-	if err != nil {
-		return err
+	return d.keyList(r).Show(w, r)
+}
+
+func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) error {
+	return d.keyList(r).Export(w, r)
+}
+
+// keyList returns the list of keys, for a request.
+func (d *dashboard) keyList(r *http.Request) *table.Of[app.KeyQuery, app.ListedKey] {
+	return &table.Of[app.KeyQuery, app.ListedKey]{
+		Renderer: d.Renderer, Path: "/keys", Title: "Keys", File: "keys", Live: true,
+		Caption: "Keys with the usage of each limit", Read: d.Keys.Keys,
+		RowID:   func(k *app.ListedKey) string { return "key-" + k.ID },
+		Order:   func(q *app.KeyQuery) string { return q.Order },
+		Columns: func(q *app.KeyQuery) []table.Column[app.ListedKey] { return d.keyColumns(r, q) },
+		Filters: d.keyFilters, Empty: d.emptyKeys, Add: d.addToKeys,
 	}
-	if app.LooksLikeSecret(query.Prefix) {
-		return d.redirectSecret(w, r, query.Prefix)
+}
+
+func (d *dashboard) keyColumns(r *http.Request, q *app.KeyQuery) []table.Column[app.ListedKey] {
+	edits, ticked, now := page.CanEdit(r), command.Ticked(r), time.Now()
+	live := page.Address("", page.WithLive(nil, page.LiveSeconds(r)))
+	activity := func(k *app.ListedKey) templates.Activity { return activityView(&k.Activity, now) }
+	columns := []table.Column[app.ListedKey]{
+		{Head: "Key", Class: "name", Order: string(app.ByName), Up: true,
+			Top: table.ForEditors(templates.TickAll()),
+			Cell: func(k *app.ListedKey) templ.Component {
+				row := templates.KeyName(d.keyRow(k.Subject), d.keyPath(k.Key)+live)
+				if !edits {
+					return row
+				}
+				return templates.Tickable(k.ID, page.Clip(k.Name, page.MaxName), ticked(k.ID), row)
+			}},
+		{Head: "Plan", Class: "plan", Cell: func(k *app.ListedKey) templ.Component {
+			return templates.Text(page.Clip(k.Plan, page.MaxName))
+		}},
+		{Head: "Status", Cell: func(k *app.ListedKey) templ.Component {
+			return templates.Badges(wording.Badges(k.Subject))
+		}},
 	}
-	list, err := app.FindOrdered(r.Context(), d.Keys, set, query.KeyFilter, query.order, query.after,
-		keysPerPage)
-	if err != nil {
-		return page.Failed("list keys", err)
+	if q.Filter.State == app.Overridden {
+		columns = append(columns, table.Column[app.ListedKey]{Head: "Override",
+			Cell: func(k *app.ListedKey) templ.Component { return d.overrideCell(k.Subject, edits) }})
 	}
-	view := d.keyListPage(r, set, query, list)
-	all, err := d.readActivity(r.Context(), app.IDsOf(list.Subjects, subjectID))
-	if err != nil {
-		return page.Failed("read calls", err)
-	}
-	for i, a := range all {
-		if a.Used == notLately && time.Since(list.Subjects[i].Created) < lately {
-			a.Used = "never"
+	return append(columns, []table.Column[app.ListedKey]{
+		{Head: "Last hour", Class: "hour", Cell: func(k *app.ListedKey) templ.Component {
+			return templates.SparklineChart(activity(k).Spark)
+		}},
+		{Head: "Calls", Class: "number calls", Order: string(app.Busiest),
+			Cell: func(k *app.ListedKey) templ.Component { return templates.Number(activity(k).Calls) }},
+		{Head: "Denied", Class: "number", Order: string(app.MostDenied),
+			Cell: func(k *app.ListedKey) templ.Component { return templates.DeniedCell(activity(k)) }},
+		{Head: "Last used", Class: "number idle", Cell: func(k *app.ListedKey) templ.Component {
+			used := activity(k).Used
+			if used == notLately && now.Sub(k.Created) < lately {
+				used = "never"
+			}
+			return templates.Number(used)
+		}},
+		{Head: "Limit", Class: "limit", Lines: func(k *app.ListedKey) []templ.Component {
+			return d.limitCells(k, edits)
+		}},
+		{Head: "Used", Class: "used", Lines: eachWindow(templates.Usage)},
+		{Head: "Frees in", Class: "number idle", Lines: eachWindow(func(w templates.Window) templ.Component {
+			return templates.Number(w.Frees)
+		})},
+	}...)
+}
+
+// eachWindow makes a cell of each limit of a key.
+func eachWindow(cell func(templates.Window) templ.Component) func(*app.ListedKey) []templ.Component {
+	return func(k *app.ListedKey) []templ.Component {
+		var cells []templ.Component
+		for _, w := range windows(k.Subject) {
+			cells = append(cells, cell(w))
 		}
-		view.Rows[i].Activity = a
+		return cells
 	}
-	d.Remember(w, r)
+}
+
+// limitCells returns the names of a key's limits, or why it has none.
+func (d *dashboard) limitCells(k *app.ListedKey, edits bool) []templ.Component {
+	address := ""
+	if edits && k.Status == policy.Active {
+		address = d.keyPath(k.Key) + "/limits"
+	}
+	cells := eachWindow(func(w templates.Window) templ.Component {
+		return templates.LimitName(w, address, page.Clip(k.Name, page.MaxName))
+	})(k)
+	switch {
+	case cells != nil:
+		return cells
+	case k.Status == policy.Unreadable:
+		return []templ.Component{templates.Number(
+			"Written by another Tidegate version. Its calls are denied.")}
+	}
+	return []templ.Component{templates.Number("Nothing is counted.")}
+}
+
+// overrideCell describes the override of a key; a badge has its end.
+func (d *dashboard) overrideCell(s app.Subject, edits bool) templ.Component {
+	endless := *s.Override
+	endless.Until = time.Time{}
+	end := ""
+	if edits && s.Status == policy.Active {
+		end = d.keyPath(s.Key) + "/end"
+	}
+	return templates.Replaced(policydoc.LimitsText(s.Effective.Plan.Limits), wording.Override(&endless),
+		page.Clip(endless.Reason, policy.MaxReasonLen),
+		"End override of "+page.Clip(s.Name, page.MaxName), end)
+}
+
+// keyFilters returns the form above the list.
+func (d *dashboard) keyFilters(ctx context.Context, q *app.KeyQuery) ([]templates.Filter, error) {
+	set, err := d.Keys.Set(ctx)
+	if err != nil {
+		return nil, err
+	}
+	plans := []templates.Option{{Text: "any plan"}}
+	for _, p := range set.Plans {
+		plans = append(plans, templates.Option{
+			Value: strconv.Itoa(p.Number), Text: page.Clip(p.Name, page.MaxName)})
+	}
+	filters := []templates.Filter{
+		{Name: "q", Label: "Name", Hint: "Name, id or key"}, {Name: "tag", Label: "Tag"},
+		{Name: "group", Label: "Group"}, {Name: "plan", Label: "Plan", Options: plans},
+		{Name: "state", Label: "State", Options: wording.KeyStates},
+		{Name: "order", Label: "Order", Options: keyOrders},
+	}
+	if q.Prefix != "" {
+		filters = append(filters, templates.Filter{Name: "prefix", Label: "Name begins with"})
+	}
+	return filters, nil
+}
+
+var keyOrders = []templates.Option{
+	{Text: "by name"},
+	{Value: string(app.Busiest), Text: "most calls, last hour"},
+	{Value: string(app.MostDenied), Text: "most denied, last hour"},
+	{Value: string(app.Today), Text: "busiest today"},
+}
+
+// addToKeys adds the number of keys, the groups that a search finds, and what changes keys.
+func (d *dashboard) addToKeys(r *http.Request, v *templates.List, q *app.KeyQuery,
+	found *list.Page[app.ListedKey]) error {
+	v.Search = d.Path("/search")
+	if page.CanEdit(r) {
+		v.Actions = templates.MainLink("Create a key", d.Path("/keys/new"))
+	}
+	if found == nil {
+		return nil
+	}
+	denied := 0
+	for _, k := range found.Items {
+		if k.Subject.Is(app.Blocked) {
+			denied++
+		}
+	}
+	v.Live.Summary = page.Number(int64(len(found.Items))) + " keys shown, " + page.Number(int64(denied)) +
+		" denied now"
+	groups, err := d.groups.Links(r.Context(), q.Name)
+	if err != nil {
+		return page.Failed("find groups", err)
+	}
+	if len(groups) > 0 {
+		v.Above = templates.NamedLinks("Groups", groups)
+	}
 	if page.IsRefresh(r) {
-		return d.Render(w, r, http.StatusOK, templates.KeysLive(view))
+		return nil
 	}
-	if !query.Computed() {
-		n, err := d.Keys.Count(r.Context(), query.KeyFilter)
+	matching := ""
+	if !q.Filter.Computed() {
+		n, err := d.Keys.Count(r.Context(), q.Filter)
 		if err != nil {
 			return page.Failed("count keys", err)
 		}
-		view.Matching, view.Total = page.Number(n), app.KeyCount(n)
+		matching, v.Count = page.Number(n), app.KeyCount(n)
 	}
-	view.Bulk = command.Bar(d.Renderer, r, query.KeyFilter, view)
-	if view.Groups, err = d.groups.Links(r.Context(), query.Prefix); err != nil {
-		return page.Failed("find groups", err)
+	if page.CanEdit(r) && len(found.Items) > 0 {
+		v.After = command.Bar(d.Renderer, r, list.Values(q), v, matching)
 	}
-	return d.Render(w, r, http.StatusOK, templates.Keys(view))
+	return nil
 }
 
-func (d *dashboard) keyListPage(r *http.Request, set *policy.Set, q keyQuery,
-	list app.FoundKeys) templates.KeysPage {
-	path := d.Path("/keys")
-	here := q.values()
-	here.Set("after", q.after)
-	p := templates.KeysPage{
-		Page: d.Page(r, "Keys"),
-		Live: d.Live(r, path, here, asOf(list.Subjects)),
-		Sorts: templates.KeySorts{
-			Name:    d.sortLink("Key", app.ByName, q),
-			Calls:   d.sortLink("Calls", app.Busiest, q),
-			Denied:  d.sortLink("Denied", app.MostDenied, q),
-			Closest: d.sortLink("Used", app.Closest, q),
-		},
-		Search:    d.keySearch(set, q),
-		Overrides: q.State == app.Overridden,
-		Empty:     d.emptyKeys(q, list),
-		Export:    page.Address(d.Path("/keys.csv"), changes.FilterValues(q.KeyFilter)),
-	}
-	if page.CanEdit(r) {
-		p.Create = d.Path("/keys/new")
-	}
-	if q.after != "" {
-		p.First = page.Address(path, page.WithLive(q.values(), q.live))
-	}
-	p.Scanned = scannedNote(q, list)
-	if list.Next != "" {
-		next := q.values()
-		next.Set("after", list.Next)
-		p.Next = page.Address(path, page.WithLive(next, q.live))
-	}
-	query := page.Address("", page.WithLive(nil, q.live))
-	blocked := 0
-	for _, s := range list.Subjects {
-		row := d.keyRow(s)
-		row.Address += query
-		if page.CanEdit(r) && s.Status == policy.Active {
-			row.Edit = d.keyPath(s.Key) + "/limits"
-		}
-		if p.Overrides && s.Override != nil {
-			row.Override = d.overrideCell(set, s.Key, page.CanEdit(r))
-		}
-		if isBlocked(row) {
-			blocked++
-		}
-		p.Rows = append(p.Rows, row)
-	}
-	p.Live.Summary = page.Number(int64(len(p.Rows))) + " keys shown, " + page.Number(int64(blocked)) +
-		" denied now"
-	return p
-}
-
-// scannedNote says which keys the list covers, if not all that match.
-func scannedNote(q keyQuery, list app.FoundKeys) string {
+func (d *dashboard) emptyKeys(q *app.KeyQuery, found *list.Page[app.ListedKey]) templates.Empty {
+	f, o := q.Filter, app.Order(q.Order)
 	switch {
-	case app.IsRanking(q.order):
-		return app.RankingNote + " Sort by name for all keys."
-	case q.order == app.Closest:
-		return closestNote(list)
-	case list.Next != "" && q.Computed() && len(list.Subjects) < keysPerPage:
-		return "Searched " + page.Number(int64(list.Scanned)) + " keys so far. Continue on the next page."
-	case q.State == app.Near && list.Next == "":
-		return "After a limit is lowered, a key is listed from its next call on."
-	}
-	return ""
-}
-
-// closestNote says which keys the order by the fullest limit has considered.
-func closestNote(list app.FoundKeys) string {
-	read := page.Number(int64(list.Scanned))
-	switch list.Reach {
-	case app.ReadNear:
-		return "Ordered: " + read + " keys that are listed as denied or near a limit, or made most calls " +
-			"today."
-	case app.ReadSome:
-		return "Ordered: the first " + read + " of the keys that are listed as denied or near a limit. " +
-			"Filter by plan for others."
-	case app.ReadAll:
-	}
-	if len(list.Subjects) < list.Scanned {
-		return "The first " + page.Number(int64(len(list.Subjects))) + " of " + read + " keys."
-	}
-	return ""
-}
-
-// sortLink returns the header of a column that sorts the list.
-func (d *dashboard) sortLink(text string, o app.Order, q keyQuery) templates.Choice {
-	current := q.order == o
-	q.order = o
-	return templates.Choice{Text: text, Current: current,
-		Address: page.Address(d.Path("/keys"), page.WithLive(q.values(), q.live))}
-}
-
-func (d *dashboard) emptyKeys(q keyQuery, list app.FoundKeys) templates.Empty {
-	switch {
-	case list.Next != "":
-		return templates.Empty{
-			Heading: "No keys on this page",
-			Advice: "None of the " + page.Number(int64(list.Scanned)) +
-				" keys searched matches. Continue on the next page.",
-		}
-	case q.after != "":
+	case found.Next != "":
+		return templates.Empty{Heading: "No keys on this page",
+			Advice: "None of the keys searched matches. Continue on the next page."}
+	case q.After != "":
 		return templates.Empty{Heading: "No more keys",
 			Advice: "The list is shorter now. Go to the first page."}
-	case q.order == app.Today:
+	case o == app.Today:
 		return templates.Empty{Heading: "No calls today",
 			Advice: "No key used today (UTC) matches. Sort by name to see all keys."}
-	case app.IsRanking(q.order):
+	case app.IsRanking(o):
 		return templates.Empty{Heading: "No calls in the last hour",
 			Advice: "None of its top callers matches. Sort by name to see all keys."}
-	case q.Prefix != "" && q.KeyFilter == (app.KeyFilter{Prefix: q.Prefix, Anywhere: true}):
-		return templates.Empty{
-			Heading: "No key found",
-			Advice:  "No name contains “" + page.Clip(q.Prefix, changes.MaxSearch) + "”.",
-		}
-	case q.KeyFilter == (app.KeyFilter{State: app.Overridden}):
+	case q.Name != "" && f == (app.KeyFilter{Prefix: q.Name, Anywhere: true}):
+		return templates.Empty{Heading: "No key found", Advice: "No name contains “" + q.Name + "”."}
+	case f == app.KeyFilter{State: app.Overridden}:
 		return templates.Empty{Heading: "No overrides",
 			Advice: "Every key has its plan's limits. Override them on a key's page."}
-	case !q.isZero():
+	case f != app.KeyFilter{}:
 		return templates.Empty{Heading: "No key found", Advice: "No key matches all filters."}
 	}
 	return templates.Empty{
@@ -191,19 +237,19 @@ func (d *dashboard) emptyKeys(q keyQuery, list app.FoundKeys) templates.Empty {
 	}
 }
 
-// keyRow returns a key with its badges and the use of its limits.
+// keyRow names a key, with its badges and the use of its limits.
 func (d *dashboard) keyRow(s app.Subject) templates.KeyRow {
-	row := templates.KeyRow{
-		ID:       s.ID,
-		Name:     page.Clip(s.Name, page.MaxName),
-		Address:  d.keyPath(s.Key),
-		Plan:     page.Clip(s.Plan, page.MaxName),
-		Badges:   wording.Badges(s),
-		Readable: s.Status != policy.Unreadable,
-	}
+	row := templates.KeyRow{ID: s.ID, Name: page.Clip(s.Name, page.MaxName), Address: d.keyPath(s.Key),
+		Badges: wording.Badges(s), Windows: windows(s)}
 	for _, tag := range s.Tags {
 		row.Tags = append(row.Tags, page.Clip(tag, policy.MaxTagLen))
 	}
+	return row
+}
+
+// windows describes the limits of a key whose counts are known.
+func windows(s app.Subject) []templates.Window {
+	var all []templates.Window
 	for _, l := range s.Limits {
 		if l.Unread {
 			continue
@@ -212,9 +258,9 @@ func (d *dashboard) keyRow(s app.Subject) templates.KeyRow {
 		if l.Shared() {
 			w.Marks = append(w.Marks, w.For)
 		}
-		row.Windows = append(row.Windows, w)
+		all = append(all, w)
 	}
-	return row
+	return all
 }
 
 func isBlocked(row templates.KeyRow) bool {
@@ -234,61 +280,8 @@ func asOf(subjects []app.Subject) time.Time {
 	return time.Now()
 }
 
-// exportKeys sends the keys that match the filter as CSV, up to the bounds of list.File.
-// The last row of a full file, and a Link header, lead to the rest.
-func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) error {
-	set, err := d.Keys.Set(r.Context())
-	if err != nil {
-		return page.Failed("read policy", err)
-	}
-	query, err := readKeyQuery(set, r)
-	if err != nil {
-		return err
-	}
-	file, place := list.NewFile[app.ListedKey](), list.Paging{After: query.after, Count: list.CSVRows}
-	for {
-		found, err := d.Keys.Keys(r.Context(), set, query.KeyFilter, app.ByName, place)
-		if err != nil {
-			return page.Failed("export keys", err)
-		}
-		for _, k := range found.Items {
-			file.Row(k)
-		}
-		if place.After = found.Next; place.After == "" || file.Ends() {
-			break
-		}
-	}
-	next := ""
-	if place.After != "" {
-		values := changes.FilterValues(query.KeyFilter)
-		values.Set("after", place.After)
-		next = page.Address(d.Path("/keys.csv"), values)
-	}
-	file.Send(w, "tidegate-keys.csv", next)
-	return nil
-}
-
-func subjectID(s app.Subject) string { return s.ID }
-
 // redirectOverrides redirects the address of a former page to the list of keys.
 func (d *dashboard) redirectOverrides(w http.ResponseWriter, r *http.Request) error {
 	http.Redirect(w, r, d.Path("/keys?state="+string(app.Overridden)), http.StatusMovedPermanently)
 	return nil
-}
-
-// overrideCell describes the override of a key, which is not nil.
-func (d *dashboard) overrideCell(set *policy.Set, k policy.Key, canEdit bool) *templates.OverrideCell {
-	endless := *k.Override
-	endless.Until = time.Time{} // a badge has the end
-	plan, _ := set.Plan(k.Plan)
-	cell := &templates.OverrideCell{
-		Name:   page.Clip(k.Name, page.MaxName),
-		Before: policydoc.LimitsText(plan.Limits),
-		After:  wording.Override(&endless),
-		Reason: page.Clip(endless.Reason, policy.MaxReasonLen),
-	}
-	if canEdit && k.Status == policy.Active {
-		cell.End = d.keyPath(k) + "/end"
-	}
-	return cell
 }

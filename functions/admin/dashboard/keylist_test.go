@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/functions/admin/dashboard"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
@@ -52,6 +51,9 @@ func TestKeysPage(t *testing.T) {
 	page.Wants(t, http.StatusOK, `<rect width="37" height="6">`)
 }
 
+// keysPerPage is how many keys a page of the list has.
+const keysPerPage = 50
+
 func TestSearch(t *testing.T) {
 	s := sitetest.New(t).Login()
 	got := s.Get("/keys?q=AC&live=5").Wants(
@@ -61,7 +63,8 @@ func TestSearch(t *testing.T) {
 		t.Error("the search for AC found bolt")
 	}
 	s.Get("/keys?q=zz").Wants(t, http.StatusOK, "No key found", "“zz”", `href="/keys"`)
-	s.Get("/keys?q="+strings.Repeat("a", 101)).Wants(t, http.StatusBadRequest, "Invalid filter")
+	s.Get("/keys?q="+strings.Repeat("a", 101)).Wants(t, http.StatusUnprocessableEntity,
+		"Name: must have at most 100 characters.")
 	s.Get("/keys?q="+strings.Repeat("ä", 100)).Wants(t, http.StatusOK)
 	s.Get("/keys?after="+strings.Repeat("a", 5000)).Wants(t, http.StatusBadRequest)
 }
@@ -75,7 +78,7 @@ func TestNoKeys(t *testing.T) {
 // the refresh interval.
 func TestPages(t *testing.T) {
 	keys := sitetest.NewRegistry(t, "other")
-	const count = 2*dashboard.KeysPerPage + 7
+	const count = 2*keysPerPage + 7
 	names := make([]string, count)
 	for i := range names {
 		names[i] = fmt.Sprintf("key %03d", i)
@@ -107,12 +110,12 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// The refresh interval is chosen in the address and remembered. An unsupported one gives
-// 5 s.
+// The refresh interval is chosen in the address. Without one, and for an unsupported one, it
+// is 5 s.
 func TestLiveChoices(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for _, c := range []struct{ query, want string }{
-		{"", "5"}, {"?live=2", "2"}, {"", "2"}, {"?live=30", "30"}, {"?live=0", "0"}, {"", "0"},
+		{"", "5"}, {"?live=2", "2"}, {"", "5"}, {"?live=30", "30"}, {"?live=0", "0"},
 		{"?live=1", "5"}, {"?live=-5", "5"}, {"?live=5x", "5"},
 	} {
 		for _, path := range []string{"/keys", "/keys/{acme}"} {

@@ -7,14 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/enforce"
-	"tidegate/internal/policy"
 	"tidegate/internal/records"
 	"tidegate/internal/testing/sitetest"
 )
 
-// The list orders keys by what limits in shadow would have denied, and by their fullest
-// limit, also of a group. It says how many calls would have been denied.
+// The list orders keys by what limits in shadow would have denied. It says how many calls
+// would have been denied.
 func TestKeysByUse(t *testing.T) {
 	s := sitetest.New(t, sitetest.WithKeys(sitetest.NewRegistry(t, "acme", "bolt", "cargo"))).Login()
 	first := func(path string, names ...string) string {
@@ -41,24 +39,5 @@ func TestKeysByUse(t *testing.T) {
 		if !strings.Contains(words, text) {
 			t.Errorf("want %q in %s", text, words)
 		}
-	}
-	s.Keys.Save(func(set *policy.Set) {
-		set.Plans[0].Limits = append(set.Plans[0].Limits, sitetest.Limit("4 per hour, each group"))
-	})
-	s.Keys.UpdateKey("cargo", func(k *policy.Key) { k.Group = "fleet" })
-	s.Keys.Use("acme", 6)
-	s.Keys.Use("bolt", 3)
-	first("/keys?order=closest", "acme", "bolt", "cargo")
-	checker := enforce.NewChecker(s.Keys.Client, sitetest.Pepper)
-	for range 3 {
-		call := enforce.Call{Kind: policy.APIKey, Subject: s.Keys.IDs["cargo"],
-			Secret: s.Keys.Secrets["cargo"]}
-		if _, err := checker.Check(t.Context(), call); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if words := first("/keys?order=closest", "cargo", "acme", "bolt"); !strings.Contains(words,
-		"4 per hour each group 3 of 4") {
-		t.Errorf("want the group's limit in %s", words)
 	}
 }

@@ -44,7 +44,7 @@ func (i item) is(path, value string) bool { return fmt.Sprint(i.at(path)) == val
 type aList struct {
 	page, api string
 	id        func(item) string          // unique
-	shown     func(item) string          // a text that is in the item's row of the page
+	shown     func(item) string          // in the item's row of the page; nil without a page
 	filters   map[string]func(item) bool // by their query, an oracle for the whole list
 	commands  int                        // most commands to Valkey for 50 items
 }
@@ -61,7 +61,7 @@ var allLists = []aList{
 			"key=BOLT":   func(i item) bool { return i.is("subject", "{bolt}") },
 		}},
 	{page: "/groups", api: "/groups", id: names("name"), shown: names("name"),
-		commands: 21 * 256, // the keys of each group are counted in every bucket
+		commands: 9 * 256, // one flush, however many groups: see registry.Store.Groups
 		filters: map[string]func(item) bool{
 			"prefix=GROUP1": func(i item) bool {
 				return strings.HasPrefix(fmt.Sprint(i.at("name")), "Group1")
@@ -97,6 +97,20 @@ var allLists = []aList{
 			"change=3":  func(i item) bool { return i.is("number", "3") },
 			"range=7d":  func(item) bool { return true },
 		}},
+	{page: "/keys", api: "/keys", id: names("id"), shown: names("name"),
+		commands: 11 * 256, // two flushes, of the list and of the number of its keys
+		filters: map[string]func(item) bool{
+			"q=Y+0": func(i item) bool { return strings.Contains(fmt.Sprint(i.at("name")), "y 0") },
+			"prefix=KEY": func(i item) bool {
+				return strings.HasPrefix(fmt.Sprint(i.at("name")), "key")
+			},
+			"plan=free":              func(i item) bool { return i.is("plan", "free") },
+			"plan=free&group=Group3": func(i item) bool { return i.is("group", "Group3") },
+			"tag=eu":                 func(i item) bool { return i.is("tags", "[eu]") },
+			"state=overridden":       func(i item) bool { return i.at("override") != nil },
+		}},
+	{page: "/policies/plans", api: "/plans", id: names("number"), filters: map[string]func(item) bool{}},
+	{page: "/policies/routes", api: "/routes", id: names("id"), filters: map[string]func(item) bool{}},
 	{page: "/callers", api: "/callers", id: names("id"), shown: names("id"), commands: 850,
 		filters: map[string]func(item) bool{"order=today": func(item) bool { return true }}},
 }
@@ -106,11 +120,21 @@ func fill(s *sitetest.Site) {
 	s.T.Helper()
 	s.Keys.Save(func(set *policy.Set) {
 		set.Routes = []limits.Route{sitetest.Route("search", "1", "GET /orders/{id}")}
+		for i := range 12 {
+			set.Plans = append(set.Plans, policy.Plan{Name: fmt.Sprintf("plan %02d", i),
+				Limits: []limits.Limit{sitetest.Limit("7 per hour, on search")}})
+			set.Routes = append(set.Routes, sitetest.Route(fmt.Sprintf("route-%02d", i), "2",
+				fmt.Sprintf("GET /more/%d", i)))
+		}
 	})
-	for i := range 12 {
+	for i := range 40 {
 		name := fmt.Sprintf("key %02d =1+1", i)
 		s.Keys.CreateKey(name, "free")
-		s.Keys.UpdateKey(name, func(k *policy.Key) { k.Group = fmt.Sprintf("Group%d", i) })
+		s.Keys.UpdateKey(name, func(k *policy.Key) {
+			if k.Group = fmt.Sprintf("Group%d", i); i%3 == 0 {
+				k.Tags = []string{"eu"}
+			}
+		})
 	}
 	now := time.Now()
 	for i := range 60 {
@@ -172,8 +196,9 @@ func (l *aList) inCSV(s *sitetest.Site, query string) [][]string {
 }
 
 var (
-	tableRows  = regexp.MustCompile(`(?s)<tbody id="[a-z]+" data-rows>(.*?)</tbody>`)
+	tableRows  = regexp.MustCompile(`(?s)<(?:tbody |table [^>]*)id="[a-z]+" data-rows>(.*?)</table>`)
 	rowInTable = regexp.MustCompile(`(?s)<tr[^>]*>(.*?)</tr>`)
+	linesOfRow = regexp.MustCompile(`(?s)<tbody[^>]*>(.*?)</tbody>`)
 )
 
 // onPages returns the rows of a list on its pages, as HTML.
@@ -183,7 +208,11 @@ func (l *aList) onPages(s *sitetest.Site, query string) []string {
 	for path := l.page + "?" + query; path != ""; {
 		body := s.Get(path).Wants(s.T, http.StatusOK).Body
 		if table := tableRows.FindStringSubmatch(body); table != nil {
-			all = append(all, rowInTable.FindAllString(table[1], -1)...)
+			rows := linesOfRow.FindAllString(table[1], -1)
+			if rows == nil {
+				rows = rowInTable.FindAllString(table[1], -1)
+			}
+			all = append(all, rows...)
 		}
 		path = ""
 		if next := nextInPage.FindStringSubmatch(body); next != nil {
@@ -236,6 +265,9 @@ func TestLists(t *testing.T) {
 				}
 				l.equal(s, query, got)
 			}
+			if l.shown == nil {
+				return
+			}
 			before := s.Keys.Server.CommandCount()
 			s.Get(l.page)
 			if n := s.Keys.Server.CommandCount() - before; n > l.commands {
@@ -258,8 +290,12 @@ func idsOf(items []item, id func(item) string) []string {
 // equal checks that the file and the pages have the items of the API.
 func (l *aList) equal(s *sitetest.Site, query string, items []item) {
 	s.T.Helper()
-	file, rows := l.inCSV(s, query), l.onPages(s, query)
-	if len(file) != len(items)+1 || len(rows) != len(items) {
+	file := l.inCSV(s, query)
+	var rows []string
+	if l.shown != nil {
+		rows = l.onPages(s, query)
+	}
+	if len(file) != len(items)+1 || l.shown != nil && len(rows) != len(items) {
 		s.T.Fatalf("%q: %d items in the API, %d in the file, %d on the pages", query, len(items),
 			len(file)-1, len(rows))
 	}
@@ -277,7 +313,7 @@ func (l *aList) equal(s *sitetest.Site, query string, items []item) {
 					cellOfJSON(v))
 			}
 		}
-		if !strings.Contains(rows[i], html.EscapeString(l.shown(one))) {
+		if l.shown != nil && !strings.Contains(rows[i], html.EscapeString(l.shown(one))) {
 			s.T.Errorf("%q: row %d lacks %q: %s", query, i, l.shown(one), rows[i])
 		}
 	}

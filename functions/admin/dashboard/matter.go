@@ -201,7 +201,7 @@ func (m *matter) closestRows(d *dashboard, at chart.Period) []templates.ClosestR
 	var rows []templates.ClosestRow
 	for _, s := range near[:min(len(near), maxRows)] {
 		rows = append(rows, templates.ClosestRow{Caller: d.callerOf(at, s.ID, s.Key),
-			Window: wording.Window(s.Fullest)})
+			Window: wording.Window(s.Fullest())})
 	}
 	return rows
 }

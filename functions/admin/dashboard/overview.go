@@ -26,7 +26,6 @@ func (d *dashboard) showOverview(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return page.Failed("read calls", err)
 	}
-	d.Remember(w, r)
 	return d.RenderLive(w, r, templates.OverviewLive(view), templates.Overview(view))
 }
 
@@ -34,13 +33,13 @@ func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error
 	ctx := r.Context()
 	now := time.Now()
 	home := d.Path("/")
-	at := chart.ReadPeriod(page.View(r), now)
+	at := chart.ReadPeriod(r.URL.Query(), now)
 	p := templates.OverviewPage{
 		Page:       d.Page(r, "Overview"),
 		Live:       d.Live(r, home, at.Values(), now),
 		Range:      at.Range(home, page.LiveSeconds(r)),
 		AllDenied:  d.Path("/keys?state=" + string(app.Blocked)),
-		AllClosest: d.Path("/keys?order=" + string(app.Closest)),
+		AllClosest: d.Path("/keys?state=" + string(app.Near)),
 	}
 	p.Page.Chart = d.ChartScript()
 	series, err := d.Records.Total(ctx, at.Recorded())

@@ -33,8 +33,8 @@ func TestShadowOfPlan(t *testing.T) {
 		Wants(t, http.StatusOK, "Limits in shadow: Counted from ")
 }
 
-// A plan's page has the use of each limit over its keys, those closest to a limit first,
-// and their calls.
+// A plan's page has the use of each limit over its keys, those that used most first, and
+// their calls.
 func TestPlanPage(t *testing.T) {
 	names := make([]string, 20)
 	for i := range names {
@@ -62,7 +62,7 @@ func TestPlanPage(t *testing.T) {
 			t.Errorf("want %q in %s", text, words)
 		}
 	}
-	_, rest, _ := strings.Cut(body, "Closest to a limit")
+	_, rest, _ := strings.Cut(body, "Used most")
 	order := []string{"key-01<", "key-20<", "key-19<", "key-18<", "key-02<"}
 	for i := range order[1:] {
 		if strings.Index(rest, order[i]) > strings.Index(rest, order[i+1]) {

@@ -86,7 +86,7 @@ func TestFindPartOfName(t *testing.T) {
 		t.Errorf("the filter by the name of the plan gold has %d keys, want 30",
 			len(named.FindAllString(body, -1)))
 	}
-	s.Get("/keys?plan=silver").Wants(t, http.StatusBadRequest, "No plan is named “silver”")
+	s.Get("/keys?plan=silver").Wants(t, http.StatusUnprocessableEntity, "Plan: no plan has this name.")
 	s.Get("/keys/bulk?do=end&of=all&filter=q%3Dcorp").Wants(t, http.StatusOK,
 		"All keys whose name contains “corp”: 90.")
 }

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"runtime"
 	"strings"
@@ -16,10 +17,9 @@ import (
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/table"
+	"tidegate/functions/admin/list"
 	"tidegate/web/templates"
 )
-
-const maxSessions = 20 // sessions listed per user
 
 func (d *dashboard) showSettings(w http.ResponseWriter, r *http.Request) error {
 	return d.renderSettings(w, r)
@@ -27,14 +27,14 @@ func (d *dashboard) showSettings(w http.ResponseWriter, r *http.Request) error {
 
 func (d *dashboard) renderSettings(w http.ResponseWriter, r *http.Request) error {
 	actor := auth.From(r.Context())
-	sessions, err := d.Sessions.List(r.Context(), actor.ID, maxSessions)
+	sessions, err := d.Sessions(r.Context())
 	if err != nil {
 		return page.Failed("list sessions", err)
 	}
 	p := templates.SettingsPage{
 		Page:        d.Page(r, "Settings"),
 		Account:     d.accountFacts(actor),
-		Sessions:    d.userSessions(r, sessions),
+		Sessions:    sessionTable(sessions),
 		EndSessions: d.Path("/settings/sessions/end"),
 		Deployment:  d.deploymentFacts(r),
 		OpenAPI:     d.Path("/api/v1/openapi.json"),
@@ -67,34 +67,16 @@ func (d *dashboard) accountFacts(a auth.Actor) []templates.Fact {
 	}
 }
 
-// userSession is a session of the user.
-type userSession struct {
-	agent         string
-	started, ends time.Time
-	current       bool // the one of the request
-}
-
-func (d *dashboard) userSessions(r *http.Request, stored []session.Session) templates.Table {
-	own := session.ID(d.Session.Token(r.Context()))
-	var all []userSession
-	for _, s := range stored {
-		deadline, values, err := d.Session.Codec.Decode(s.Data)
-		if err != nil {
-			continue
-		}
-		agent, _ := values[page.SessionAgent].(string)
-		started, _ := values[page.SessionStarted].(int64)
-		all = append(all, userSession{agent, time.Unix(started, 0), deadline, s.ID == own})
-	}
-	return table.Rows("Your sessions", []table.Column[userSession]{
-		{Head: "Browser", Cell: func(s *userSession) templ.Component {
-			if s.current {
-				return templates.Parts(templates.Text(s.agent), templates.Pill("this session"))
+func sessionTable(all []session.Own) templates.Table {
+	return table.Rows("Your sessions", []table.Column[session.Own]{
+		{Head: "Browser", Cell: func(s *session.Own) templ.Component {
+			if s.Current {
+				return templates.Parts(templates.Text(s.Browser), templates.Pill("this session"))
 			}
-			return templates.Text(s.agent)
+			return templates.Text(s.Browser)
 		}},
-		{Head: "Since", Cell: func(s *userSession) templ.Component { return templates.At(s.started) }},
-		{Head: "Expires", Cell: func(s *userSession) templ.Component { return templates.At(s.ends) }},
+		{Head: "Since", Cell: func(s *session.Own) templ.Component { return templates.At(s.Started) }},
+		{Head: "Expires", Cell: func(s *session.Own) templ.Component { return templates.At(s.Expires) }},
 	}, all, nil)
 }
 
@@ -132,8 +114,18 @@ func (d *dashboard) createdToken(r *http.Request, tokens []token.Token) *templat
 	}
 }
 
+// tokenList returns the list of machine tokens, for its file.
+func (d *dashboard) tokenList() *table.Of[list.Paging, token.Token] {
+	return &table.Of[list.Paging, token.Token]{Renderer: d.Renderer, Path: "/settings/tokens", File: "tokens",
+		Read: func(ctx context.Context, _ *list.Paging) (list.Page[token.Token], error) {
+			tokens, err := d.Tokens.List(ctx)
+			return list.Page[token.Token]{Items: tokens}, err
+		}}
+}
+
 func (d *dashboard) tokensPanel(tokens []token.Token) *templates.TokensPanel {
-	p := &templates.TokensPanel{Create: d.Path("/settings/tokens/new")}
+	p := &templates.TokensPanel{Create: d.Path("/settings/tokens/new"),
+		Export: d.Path("/settings/tokens.csv")}
 	p.Table = table.Rows("Machine tokens", []table.Column[token.Token]{
 		{Head: "Token", Cell: func(t *token.Token) templ.Component {
 			return templates.Parts(templates.Text(page.Clip(t.Name, page.MaxName)),

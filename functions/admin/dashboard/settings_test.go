@@ -76,3 +76,17 @@ func TestTokenSecretNotStored(t *testing.T) {
 		t.Errorf("the page lacks the secret, or the session store has it: %q", secret)
 	}
 }
+
+// The file of tokens has what the API answers, without secrets. The API lists the sessions
+// of the user, and marks the one of the request.
+func TestAccessLists(t *testing.T) {
+	s := sitetest.New(t).Login()
+	secret := s.NewToken(token.Write)
+	file := s.Get("/settings/tokens.csv").Wants(t, http.StatusOK, "id,name,scope,createdBy,created,expires",
+		secret[len("tga_"):][:12], ",write,").Body
+	if strings.Contains(file, secret[20:]) {
+		t.Error("the file has the secret of a token")
+	}
+	s.Get("/api/v1/sessions").Wants(t, http.StatusOK, `"items":[{"browser":`, `"current":true`)
+	s.Do(http.MethodGet, "/api/v1/sessions", nil, sitetest.Bearer(secret)).Wants(t, http.StatusOK, `"items":[]`)
+}

@@ -10,17 +10,13 @@ import (
 	"tidegate/internal/testing/sitetest"
 )
 
-// Overview and the pages of keys and callers remember the chosen period, so that they all
-// show the same one.
-func TestRangeIsKept(t *testing.T) {
+// The period is chosen in the address, of Overview and of the pages of keys and callers.
+// Overview leads to a key's page with the same one.
+func TestRange(t *testing.T) {
 	s := sitetest.New(t).Login()
 	now := time.Now()
 	s.Keys.Called("acme", now.Add(-3*time.Hour), 40, 2)
 	s.Keys.Called("acme", now.Add(-9*24*time.Hour), 500, 60)
-	pages := []string{"/keys/{acme}", "/", "/callers/nobody"}
-	for _, path := range pages {
-		s.Get(path).Wants(t, http.StatusOK)
-	}
 	for _, c := range []struct{ query, heading, summary string }{
 		{"range=24h", "Last 24 hours", "40 allowed, 2 denied and 0 refused"},
 		{"range=7d", "Last 7 days", "40 allowed, 2 denied and 0 refused"},
@@ -31,10 +27,13 @@ func TestRangeIsKept(t *testing.T) {
 			"500 allowed, 60 denied and 0 refused"},
 	} {
 		chosen := `<summary class="button">` + c.heading + `</summary>`
-		s.Get("/?"+c.query).Wants(t, http.StatusOK, chosen, c.summary)
-		s.Get("/keys").Wants(t, http.StatusOK)
-		s.Get("/keys/{acme}").Wants(t, http.StatusOK, chosen, c.summary)
-		s.Get("/callers/nobody").Wants(t, http.StatusOK, chosen, "No calls.")
+		body := s.Get("/?"+c.query).Wants(t, http.StatusOK, chosen, c.summary).Body
+		if name, _, _ := strings.Cut(c.query, "="); !strings.Contains(body, `href="/keys/{acme}?`+name) {
+			t.Errorf("%s: the page does not lead to the key in the same period", c.query)
+		}
+		s.Get("/keys/{acme}?"+c.query).Wants(t, http.StatusOK, chosen, c.summary)
+		s.Get("/callers/nobody?"+c.query).Wants(t, http.StatusOK, chosen, "No calls.")
+		s.Get("/keys/{acme}").Wants(t, http.StatusOK, `<summary class="button">Last hour</summary>`)
 	}
 }
 

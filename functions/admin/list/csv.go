@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -77,11 +78,12 @@ type File[T any] struct {
 type column struct {
 	name  string
 	index []int
+	omits [][]int // indexes of fields that JSON leaves out if they are zero
 }
 
 // NewFile returns a file with a header row.
 func NewFile[T any]() *File[T] {
-	f := &File[T]{columns: columnsOf(reflect.TypeFor[T](), "", nil), began: time.Now()}
+	f := &File[T]{columns: columnsOf(reflect.TypeFor[T](), column{}), began: time.Now()}
 	f.Writer = csv.NewWriter(&f.text)
 	header := make([]string, len(f.columns))
 	for i, c := range f.columns {
@@ -91,33 +93,41 @@ func NewFile[T any]() *File[T] {
 	return f
 }
 
-// columnsOf returns the columns of a type.
-func columnsOf(t reflect.Type, prefix string, at []int) []column {
+// columnsOf returns the columns of a type within another.
+func columnsOf(t reflect.Type, in column) []column {
 	var all []column
 	for _, f := range reflect.VisibleFields(t) {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if name == "" || name == "-" {
 			continue
 		}
-		index := append(append([]int(nil), at...), f.Index...)
+		c := column{in.name + name, slices.Concat(in.index, f.Index), in.omits}
+		if strings.Contains(options, "omit") {
+			c.omits = append(slices.Clone(in.omits), c.index)
+		}
 		within := f.Type
 		if within.Kind() == reflect.Pointer {
 			within = within.Elem()
 		}
 		if within.Kind() == reflect.Struct && !within.Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
-			all = append(all, columnsOf(within, prefix+name+".", index)...)
+			c.name += "."
+			all = append(all, columnsOf(within, c)...)
 			continue
 		}
-		all = append(all, column{prefix + name, index})
+		all = append(all, c)
 	}
 	return all
 }
 
 // Row appends an item. It escapes cells that a spreadsheet would run as formulas.
 func (f *File[T]) Row(item T) {
-	cells := make([]string, len(f.columns))
+	cells, row := make([]string, len(f.columns)), reflect.ValueOf(&item).Elem()
+	omitted := func(index []int) bool {
+		v, err := row.FieldByIndexErr(index)
+		return err != nil || v.IsZero()
+	}
 	for i, c := range f.columns {
-		if v, err := reflect.ValueOf(&item).Elem().FieldByIndexErr(c.index); err == nil {
+		if v, err := row.FieldByIndexErr(c.index); err == nil && !slices.ContainsFunc(c.omits, omitted) {
 			cells[i] = cellOf(v)
 		}
 	}

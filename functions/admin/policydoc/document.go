@@ -79,8 +79,7 @@ func PolicyOf(s *policy.Set) Policy {
 		p.Limits = LimitsOf(s.Limits)
 	}
 	for _, r := range s.Routes {
-		p.Routes = append(p.Routes, Route{ID: r.ID, Name: r.Name, Match: PatternsOf(r.Match),
-			Cost: costOf(r.Cost), Settle: r.Settle, Scopes: r.Scopes})
+		p.Routes = append(p.Routes, RouteOf(r))
 	}
 	return p
 }
@@ -89,6 +88,12 @@ func PolicyOf(s *policy.Set) Policy {
 func PlanOf(p policy.Plan) Plan {
 	return Plan{Number: p.Number, Name: p.Name, Limits: LimitsOf(p.Limits), Degraded: p.Degraded,
 		Share: p.Share, Opens: PatternsOf(p.Opens)}
+}
+
+// RouteOf returns the document form of a route.
+func RouteOf(r limits.Route) Route {
+	return Route{ID: r.ID, Name: r.Name, Match: PatternsOf(r.Match), Cost: costOf(r.Cost), Settle: r.Settle,
+		Scopes: r.Scopes}
 }
 
 // LimitsOf returns the document form of limits. It is empty, not nil, without limits.

@@ -43,7 +43,7 @@ func (s *server) routes() []auth.Route {
 func (s *server) apiRoutes() []auth.Route {
 	services := api.Services{
 		Keys: s.Keys, Checker: s.Checker, Records: s.Records, Crossings: s.Crossings,
-		Tokens: s.Tokens, Log: s.Log, Proxies: s.Proxies,
+		Tokens: s.Tokens, Sessions: s.ownSessions, Log: s.Log, Proxies: s.Proxies,
 	}
 	if s.OwnerView {
 		services.Owners = &app.Owners{Keys: s.Keys, Records: s.Records, Throttle: s.Owners}
@@ -53,7 +53,7 @@ func (s *server) apiRoutes() []auth.Route {
 
 func (s *server) pageRoutes() []auth.Route {
 	services := dashboard.Services{
-		Keys: s.Keys, Checker: s.Checker, Records: s.Records, Sessions: s.Sessions, Tokens: s.Tokens,
+		Keys: s.Keys, Checker: s.Checker, Records: s.Records, Sessions: s.ownSessions, Tokens: s.Tokens,
 		StoreVersion: s.StoreVersion, Log: s.Log, Stage: s.Stage, Release: s.Release,
 		ExampleURL: s.ExampleURL,
 		Crossings:  s.Crossings, Proxies: s.Proxies,

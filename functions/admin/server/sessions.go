@@ -11,14 +11,14 @@ import (
 
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/session"
-	"tidegate/functions/admin/dashboard"
 	"tidegate/functions/admin/dashboard/page"
 )
 
 // SessionStore stores sessions. *session.Store implements it.
 type SessionStore interface {
 	scs.Store
-	dashboard.SessionLister
+	// List returns up to count sessions of a user, the newest first.
+	List(ctx context.Context, user string, count int) ([]session.Session, error)
 	Enroll(ctx context.Context, user, token string, expiry time.Time) error
 	EndAll(ctx context.Context, user string) error
 }
@@ -155,10 +155,33 @@ func (s *server) startSession(
 	s.Session.Put(ctx, sessionName, actor.Name)
 	s.Session.Put(ctx, sessionRole, actor.Role.String())
 	s.Session.Put(ctx, sessionBinding, binding)
-	s.Session.Put(ctx, page.SessionStarted, time.Now().Unix())
-	s.Session.Put(ctx, page.SessionAgent, browserName(r.UserAgent()))
+	s.Session.Put(ctx, session.Started, time.Now().Unix())
+	s.Session.Put(ctx, session.Agent, browserName(r.UserAgent()))
 	s.Log.Info("login", "user", actor.String())
 	return page.Redirect(w, r, next)
+}
+
+const maxSessions = 20 // sessions listed per user
+
+// ownSessions returns the sessions of the user, the newest first. A token has none.
+func (s *server) ownSessions(ctx context.Context) ([]session.Own, error) {
+	if auth.From(ctx).Kind == auth.Token {
+		return []session.Own{}, nil
+	}
+	stored, err := s.Sessions.List(ctx, auth.From(ctx).ID, maxSessions)
+	own := session.ID(s.Session.Token(ctx))
+	all := []session.Own{}
+	for _, one := range stored {
+		expires, values, err := s.Session.Codec.Decode(one.Data)
+		if err != nil {
+			continue
+		}
+		agent, _ := values[session.Agent].(string)
+		started, _ := values[session.Started].(int64)
+		all = append(all, session.Own{Browser: agent, Started: time.Unix(started, 0).UTC(),
+			Expires: expires.UTC(), Current: one.ID == own})
+	}
+	return all, err
 }
 
 // endSessions ends every session of the user, including this one.

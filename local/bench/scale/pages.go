@@ -194,7 +194,6 @@ const paths = `
 	keys_blocked /keys?state=blocked
 	keys_banned /keys?state=banned
 	keys_busiest /keys?order=busiest
-	keys_closest /keys?order=closest
 	keys_today /keys?order=today
 	keys_near /keys?state=near
 	keys_revoked /keys?state=revoked

@@ -17,8 +17,8 @@ type Group struct {
 	Name     string           `json:"name"`
 	Keys     int64            `json:"keys" doc:"Number of keys; list-keys lists them"`
 	Limits   []app.LimitState `json:"limits" doc:"Limits of each group, of every plan and of the policy"`
-	Override *Override        `json:"override,omitempty" doc:"Limits of each key of the group that has no override itself"`
-	Billing  *limits.Billing  `json:"billing,omitempty" doc:"When the billing months of the group begin"`
+	Override *policy.Override `json:"override,omitempty" doc:"Limits of each key of the group that has no override itself"`
+	Billing  limits.Billing   `json:"billing,omitzero" required:"false" doc:"When the billing months of the group begin"`
 }
 
 // GroupPath is the path parameter of a group.
@@ -54,6 +54,6 @@ func (ops operations) getGroup(ctx context.Context, in *GroupPath) (*rest.Versio
 
 // GroupOf returns a group as operations answer it.
 func GroupOf(set *policy.Set, g app.Group) Group {
-	return Group{Name: g.Name, Keys: g.Keys, Override: OverrideOf(g.Override),
-		Limits: app.StatesOf(set, g.Limits), Billing: billingOf(g.Billing)}
+	return Group{Name: g.Name, Keys: g.Keys, Override: g.Override, Limits: app.StatesOf(set, g.Limits),
+		Billing: g.Billing}
 }

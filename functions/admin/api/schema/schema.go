@@ -1,5 +1,5 @@
-// Package schema has the parts of answers that several operations share: numbers of calls by
-// cause, times, field errors. Package policydoc has those of the policies. Packages api and
+// Package schema has the parts of answers that several operations share: times, field
+// errors. Package policydoc has those of the policies. Packages api and
 // keys import it. It must not read Valkey.
 package schema
 
@@ -9,27 +9,7 @@ import (
 
 	"tidegate/functions/admin/api/rest"
 	"tidegate/internal/policy"
-	"tidegate/internal/records"
 )
-
-// KindCount is the number of calls that were denied by a limit, or refused for a cause and a
-// reason, or that a limit in shadow would have denied.
-type KindCount struct {
-	Cause  string `json:"cause" enum:"missing,malformed,unknown,revoked,expired,old-secret,address,access,limit,ban,unavailable,shadow"`
-	Limit  string `json:"limit,omitempty" example:"10 per 10 seconds"`
-	Plan   string `json:"plan,omitempty" doc:"Of the callers; absent in the counts of one caller"`
-	Reason string `json:"reason,omitempty"`
-	Calls  int64  `json:"calls"`
-}
-
-// KindsOf converts counts by kind. It is empty, not nil, without any.
-func KindsOf(all []records.KindCount) []KindCount {
-	out := make([]KindCount, len(all))
-	for i, k := range all {
-		out[i] = KindCount{k.Cause.String(), k.Limit, k.Plan, k.Reason, k.Calls}
-	}
-	return out
-}
 
 // InBody converts errors of fields to details of the body. It trims the prefix cut from
 // each field.

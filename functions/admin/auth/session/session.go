@@ -154,6 +154,20 @@ type Session struct {
 	Data []byte // as scs encoded it
 }
 
+// The values of a session that describe the log-in.
+const (
+	Started = "started" // second of the Unix epoch
+	Agent   = "agent"   // the browser and its system
+)
+
+// Own is a session as its user sees it.
+type Own struct {
+	Browser string    `json:"browser"`
+	Started time.Time `json:"started"`
+	Expires time.Time `json:"expires"`
+	Current bool      `json:"current,omitempty" doc:"The session of this request"`
+}
+
 // ID returns the id of the session with this token.
 func ID(token string) string { return digest(token) }
 

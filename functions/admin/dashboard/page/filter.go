@@ -30,22 +30,3 @@ func Spans(path string, filter url.Values, spans []templates.Option, span string
 	}
 	return links
 }
-
-// Chips returns a chip for each named parameter that the filter has, in the order of
-// names. words puts a parameter's value into words; nil shows it as it is.
-func Chips(path string, filter url.Values, words func(name, value string) string,
-	names ...templates.Option) []templates.Chip {
-	var chips []templates.Chip
-	for _, n := range names {
-		value := filter.Get(n.Value)
-		if value == "" {
-			continue
-		}
-		if words != nil {
-			value = words(n.Value, value)
-		}
-		chips = append(chips, templates.Chip{Name: n.Text, Value: Clip(value, MaxName),
-			Remove: Filtered(path, filter, n.Value, "")})
-	}
-	return chips
-}

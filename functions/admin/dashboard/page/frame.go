@@ -17,12 +17,6 @@ const (
 	maxUser  = 60
 )
 
-// The session values that describe the log-in, for the list of sessions.
-const (
-	SessionStarted = "started" // second of the Unix epoch
-	SessionAgent   = "agent"   // the browser and its system
-)
-
 // The session values of the message that the next page shows.
 const (
 	sessionFlash = "flash"

@@ -47,7 +47,7 @@ func (d *pages) showPlan(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return page.Failed("read audit", err)
 	}
-	use, err := d.keys.PlanUse(r.Context(), set, p.Number, since)
+	use, err := d.keys.PlanUse(r.Context(), set, p, since)
 	if err != nil {
 		return page.Failed("read use", err)
 	}
@@ -56,15 +56,13 @@ func (d *pages) showPlan(w http.ResponseWriter, r *http.Request) error {
 		return page.Failed("count keys", err)
 	}
 	view := d.planPage(r, p, use, since, counts[p.Number])
-	d.Remember(w, r)
 	return d.RenderLive(w, r, templates.PlanLive(view), templates.Plan(view))
 }
 
 func (d *pages) planPage(r *http.Request, p policy.Plan, use app.PlanUse, since time.Time,
 	keys int64) templates.PlanPage {
 	at, name := d.planPath(p.Number), page.Clip(p.Name, page.MaxName)
-	all := page.Address(d.Path("/keys"), url.Values{"plan": {strconv.Itoa(p.Number)},
-		"order": {string(app.Closest)}})
+	all := page.Address(d.Path("/keys"), url.Values{"plan": {strconv.Itoa(p.Number)}})
 	v := templates.PlanPage{
 		Page: d.Page(r, "Plan "+name), Name: name, Live: d.Live(r, at, nil, time.Now()),
 		Trail:   []templates.Choice{{Text: "Policies", Address: d.Path("/policies")}},
@@ -73,12 +71,12 @@ func (d *pages) planPage(r *http.Request, p policy.Plan, use app.PlanUse, since 
 		All:    templates.Choice{Text: "All keys of this plan (" + page.Number(keys) + ")", Address: all},
 	}
 	v.Live.Outage = wording.Outage([]policy.Plan{p})
-	if use.Reach != app.ReadAll {
-		v.Read = "Of " + app.KeyCount(keys) + ", the " + page.Number(int64(len(use.Keys))) + " " +
-			reachWords(use.Reach) + " were read. All figures on this page are theirs."
+	if !use.All {
+		v.Read = "The plan has " + app.KeyCount(keys) + ". Figures are of " +
+			page.Number(int64(len(use.Keys))) + ": the first by name, and those denied or near a limit."
 	}
 	for _, k := range use.Keys[:min(len(use.Keys), planKeysShown)] {
-		if app.Share(k.Fullest) > 0 {
+		if app.Share(k.Fullest()) > 0 {
 			v.Keys = append(v.Keys, d.planKeyRow(k))
 		}
 	}
@@ -93,24 +91,16 @@ func (d *pages) planPage(r *http.Request, p policy.Plan, use app.PlanUse, since 
 	return v
 }
 
-// reachWords says which keys were read, if not all.
-func reachWords(reach app.Reach) string {
-	if reach == app.ReadSome {
-		return "first listed as near a limit"
-	}
-	return "near a limit or busiest today"
-}
-
 func planFigures(use app.PlanUse, keys int64, all string) []templates.Figure {
 	var full, near int64
 	var sum records.Counts
 	for _, k := range use.Keys {
 		sum = sum.Plus(k.Calls)
-		switch {
-		case k.Fullest.Requests == 0:
-		case k.Fullest.Full():
+		switch fullest := k.Fullest(); {
+		case fullest.Requests == 0:
+		case fullest.Full():
 			full++
-		case k.Fullest.NearlyUsedUp():
+		case fullest.NearlyUsedUp():
 			near++
 		}
 	}
@@ -175,7 +165,7 @@ func (d *pages) keyLink(s app.Subject) templates.Choice {
 
 func (d *pages) planKeyRow(k app.PlanKey) templates.PlanKey {
 	return templates.PlanKey{Key: d.keyLink(k.Subject), Badges: wording.Badges(k.Subject),
-		Window: wording.WindowAt(k.Fullest, time.Now()),
+		Window: wording.WindowAt(k.Fullest(), time.Now()),
 		Calls:  page.Number(k.Calls.Calls()), Denied: page.Number(k.Calls.Denied)}
 }
 
@@ -236,7 +226,7 @@ func (d *pages) trial(p policy.Plan, use app.PlanUse, since time.Time) templates
 			Would: page.Number(h.would), Calls: page.Number(h.calls)})
 	}
 	count := app.KeyCount(int64(len(hits)))
-	if use.Reach != app.ReadAll {
+	if !use.All {
 		count = "at least " + count
 	}
 	t.Result = "Since " + page.Instant(since).Text + ": would have denied " +
@@ -257,7 +247,7 @@ func Effects(shared *changes.Changes, keys *app.Registry) func(context.Context, 
 		if err != nil {
 			return nil, err
 		}
-		use, err := keys.PlanUse(ctx, set, p.Number, since)
+		use, err := keys.PlanUse(ctx, set, p, since)
 		if err != nil {
 			return nil, err
 		}

@@ -10,13 +10,16 @@ import (
 	"net/netip"
 	"net/url"
 	"strconv"
-	"time"
+
+	"github.com/a-h/templ"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/table"
 	"tidegate/functions/admin/dashboard/wording"
+	"tidegate/functions/admin/list"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
@@ -41,6 +44,10 @@ func Routes(
 	return []auth.Route{
 		{Pattern: "GET /policies", Role: auth.Viewer, Handle: d.showPolicies},
 		{Pattern: "GET /policies.yaml", Role: auth.Viewer, Handle: d.exportPolicies},
+		{Pattern: "GET /policies/plans.csv", Role: auth.Viewer, Handle: d.plans().Export,
+			Deadline: auth.Slow},
+		{Pattern: "GET /policies/routes.csv", Role: auth.Viewer, Handle: d.routes().Export,
+			Deadline: auth.Slow},
 		{Pattern: "GET /policies/plans/{number}", Role: auth.Viewer, Handle: d.showPlan},
 	}
 }
@@ -67,22 +74,26 @@ func (d *pages) showPolicies(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return page.Failed("read policy", err)
 	}
-	counts, err := d.keys.PlanCounts(r.Context(), set)
-	if err != nil {
-		return page.Failed("count keys", err)
-	}
 	p := templates.PoliciesPage{
 		Page: d.Page(r, "Policies"), Version: page.Number(set.Version),
 		Limits: policydoc.Each(set.Limits), Everyone: allCallersFacts(set),
 		Audit: d.Path("/audit?subject=" + app.PolicyRecord), Export: d.Path("/policies.yaml"),
+		Files: []templates.Choice{{Text: "Plans as CSV", Address: d.Path("/policies/plans.csv")},
+			{Text: "Routes as CSV", Address: d.Path("/policies/routes.csv")}},
 	}
-	for _, plan := range set.Plans {
-		p.Plans = append(p.Plans, d.planRow(r, plan, counts[plan.Number]))
+	whole := app.PolicyQuery{Paging: list.Paging{Count: maxShown}}
+	plans, err := d.keys.Plans(r.Context(), &whole)
+	if err != nil {
+		return page.Failed("list plans", err)
 	}
-	if p.Routes, err = d.routeRows(r, set); err != nil {
-		return page.Failed("read calls", err)
+	routes, err := d.keys.Routes(r.Context(), &whole)
+	if err != nil {
+		return page.Failed("list routes", err)
 	}
-	if page.CanEdit(r) {
+	edits := page.CanEdit(r)
+	p.Plans = table.Rows("Plans", d.planColumns(edits), plans.Items, nil)
+	p.Routes = table.Rows("Routes", d.routeColumns(edits), routes.Items, nil)
+	if edits {
 		p.NewPlan = d.Path("/policies/plans/new")
 		p.NewRoute = d.Path("/policies/routes/new")
 		p.EditAll = d.Path("/policies/all")
@@ -91,77 +102,89 @@ func (d *pages) showPolicies(w http.ResponseWriter, r *http.Request) error {
 	return d.Render(w, r, http.StatusOK, templates.Policies(p))
 }
 
-func (d *pages) planRow(r *http.Request, p policy.Plan, keys int64) templates.PlanRow {
-	at := d.planPath(p.Number)
-	row := templates.PlanRow{
-		Name: page.Clip(p.Name, page.MaxName), Address: at, Limits: policydoc.Each(p.Limits),
-		Degraded: policydoc.DegradedText(p),
-		Keys:     page.Number(keys), KeysLink: d.Path("/keys?plan=" + strconv.Itoa(p.Number)),
-	}
-	if len(p.Opens) > 0 {
-		row.Limits = append(row.Limits, page.Clip("Opens "+policydoc.OpensText(p.Opens), 200))
-	}
-	if !page.CanEdit(r) {
-		return row
-	}
-	row.Edit = at + "/edit"
-	row.Create = d.Path("/keys/new?plan=" + url.QueryEscape(p.Name))
-	if keys == 0 {
-		row.Delete = at + "/delete"
-	}
-	return row
+// maxShown is how many plans and routes a policy may have.
+const maxShown = 500
+
+// plans returns the list of plans, for its file.
+func (d *pages) plans() *table.Of[app.PolicyQuery, app.ListedPlan] {
+	return &table.Of[app.PolicyQuery, app.ListedPlan]{Renderer: d.Renderer, Path: "/policies/plans",
+		File: "plans", Read: d.keys.Plans}
 }
 
-// routeRows lists the routes in the order in which they were saved.
-func (d *pages) routeRows(r *http.Request, set *policy.Set) ([]templates.RouteRow, error) {
-	var names []string
-	for _, route := range set.Routes[:min(len(set.Routes), maxRouteCounts)] {
-		names = append(names, route.Name)
-	}
-	counted, err := d.records.Routes(r.Context(), names, records.Last(time.Hour, 0, time.Now()))
-	if err != nil {
-		return nil, err
-	}
-	var rows []templates.RouteRow
-	for _, route := range set.Routes {
-		row := templates.RouteRow{Name: page.Clip(route.Name, page.MaxName), Cost: policydoc.CostText(route),
-			Limits: limitsOn(set, route.Name)}
-		for _, p := range route.Match {
-			row.Match = append(row.Match, limits.PatternText(p))
-		}
-		if len(rows) < maxRouteCounts {
-			of := &counted[len(rows)]
-			sum := of.Sum()
-			row.Calls = page.AtLeast(sum.Calls(), of.Incomplete()) + " calls, " + page.Number(sum.Denied) +
-				" denied, " + page.Number(sum.Refused) + " refused"
-		}
-		if page.CanEdit(r) {
-			row.Edit = d.Path("/policies/routes/edit?route=" + url.QueryEscape(route.Name))
-			row.Delete = d.Path("/policies/routes/delete?route=" + url.QueryEscape(route.Name))
-		}
-		rows = append(rows, row)
-	}
-	return rows, nil
+// routes returns the list of routes, for its file.
+func (d *pages) routes() *table.Of[app.PolicyQuery, app.ListedRoute] {
+	return &table.Of[app.PolicyQuery, app.ListedRoute]{Renderer: d.Renderer, Path: "/policies/routes",
+		File: "routes", Read: d.keys.Routes}
 }
 
-// maxRouteCounts is the number of routes whose calls the page shows.
-const maxRouteCounts = 50
-
-// limitsOn lists the limits that name a route, with the plan where they stand.
-func limitsOn(set *policy.Set, name string) []string {
-	var texts []string
-	add := func(of string, list []limits.Limit) {
-		for _, l := range list {
-			if l.On == name {
-				texts = append(texts, of+l.String())
+func (d *pages) planColumns(edits bool) []table.Column[app.ListedPlan] {
+	return []table.Column[app.ListedPlan]{
+		{Head: "Plan", Class: "name", Cell: func(p *app.ListedPlan) templ.Component {
+			at, name := d.planPath(p.Number), page.Clip(p.Name, page.MaxName)
+			link := templates.Link(name, at)
+			if !edits {
+				return link
 			}
-		}
+			parts := []templ.Component{link, templates.LabelledLink("Edit", "Edit "+name, at+"/edit"),
+				templates.LabelledLink("New key", "New key of "+name,
+					d.Path("/keys/new?plan="+url.QueryEscape(p.Name)))}
+			if p.Keys == 0 {
+				parts = append(parts, templates.LabelledLink("Delete", "Delete "+name, at+"/delete"))
+			}
+			return templates.Parts(parts...)
+		}},
+		{Head: "Limits", Cell: func(p *app.ListedPlan) templ.Component {
+			lines := policydoc.Each(p.Of.Limits)
+			if len(p.Of.Opens) > 0 {
+				lines = append(lines, page.Clip("Opens "+policydoc.OpensText(p.Of.Opens), 200))
+			}
+			return templates.Lines(lines)
+		}},
+		{Head: "If Valkey is unavailable", Class: "extra", Cell: func(p *app.ListedPlan) templ.Component {
+			return templates.Number(policydoc.DegradedText(p.Of))
+		}},
+		{Head: "Keys", Class: "number", Cell: func(p *app.ListedPlan) templ.Component {
+			n := page.Number(p.Keys)
+			return templates.LabelledLink(n, n+" keys of "+page.Clip(p.Name, page.MaxName),
+				d.Path("/keys?plan="+strconv.Itoa(p.Number)))
+		}},
 	}
-	for _, p := range set.Plans {
-		add(page.Clip(p.Name, page.MaxName)+": ", p.Limits)
+}
+
+func (d *pages) routeColumns(edits bool) []table.Column[app.ListedRoute] {
+	return []table.Column[app.ListedRoute]{
+		{Head: "Route", Class: "name", Cell: func(r *app.ListedRoute) templ.Component {
+			name, query := page.Clip(r.Name, page.MaxName), "?route="+url.QueryEscape(r.Name)
+			if !edits {
+				return templates.Text(name)
+			}
+			return templates.Parts(templates.Link(name, d.Path("/policies/routes/edit"+query)),
+				templates.LabelledLink("Delete", "Delete "+name, d.Path("/policies/routes/delete"+query)))
+		}},
+		{Head: "Calls to", Cell: func(r *app.ListedRoute) templ.Component {
+			var patterns []string
+			for _, p := range r.Of.Match {
+				patterns = append(patterns, limits.PatternText(p))
+			}
+			return templates.CodeLines(patterns)
+		}},
+		{Head: "Cost", Cell: func(r *app.ListedRoute) templ.Component {
+			return templates.Number(policydoc.CostText(r.Of))
+		}},
+		{Head: "Limits", Cell: func(r *app.ListedRoute) templ.Component {
+			if len(r.Limits) == 0 {
+				return templates.Soft("none")
+			}
+			return templates.Lines(r.Limits)
+		}},
+		{Head: "Last hour", Cell: func(r *app.ListedRoute) templ.Component {
+			if r.Calls == nil {
+				return templates.Number("")
+			}
+			return templates.Number(page.AtLeast(r.Calls.Calls(), r.AtLeast) + " calls, " +
+				page.Number(r.Calls.Denied) + " denied, " + page.Number(r.Calls.Refused) + " refused")
+		}},
 	}
-	add("", set.Limits)
-	return texts
 }
 
 // allCallersFacts describes what else than limits applies to all callers.

@@ -33,7 +33,7 @@ func TestTrial(t *testing.T) {
 			Trial: counted(denied, map[records.Kind][]int64{shadow("3 per minute", ""): {would},
 				shadow("9 per hour", ""): {4}})}
 	}
-	use := app.PlanUse{Reach: app.ReadSome, Keys: []app.PlanKey{key("acme", 0, 5), key("bolt", 2, 1),
+	use := app.PlanUse{Keys: []app.PlanKey{key("acme", 0, 5), key("bolt", 2, 1),
 		key("core", 0, 0)},
 		Shadow: counted(0, map[records.Kind][]int64{shadow("3 per minute", "free"): {7},
 			shadow("3 per minute", "pro"): {11}, shadow("9 per hour", "free"): {13}})}

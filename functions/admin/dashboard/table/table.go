@@ -56,6 +56,9 @@ type Column[T any] struct {
 	Up    bool   // that order is ascending
 	Top   templ.Component
 	Cell  func(*T) templ.Component
+	// Lines returns a cell for each line of the row, in place of Cell. Such columns are the
+	// last ones.
+	Lines func(*T) []templ.Component
 }
 
 // Rows returns items as rows of a table.
@@ -70,7 +73,16 @@ func Rows[T any](caption string, columns []Column[T], items []T, id func(*T) str
 			row.ID = id(&items[i])
 		}
 		for _, c := range columns {
-			row.Cells = append(row.Cells, c.Cell(&items[i]))
+			if c.Lines == nil {
+				row.Cells = append(row.Cells, c.Cell(&items[i]))
+				continue
+			}
+			for n, cell := range c.Lines(&items[i]) {
+				if n == len(row.Lines) {
+					row.Lines = append(row.Lines, nil)
+				}
+				row.Lines[n] = append(row.Lines[n], cell)
+			}
 		}
 		t.Rows = append(t.Rows, row)
 	}
@@ -103,6 +115,7 @@ func (l *Of[Q, T]) Show(w http.ResponseWriter, r *http.Request) error {
 		live := l.Renderer.Live(r, v.Path, here, time.Now())
 		live.Summary = page.Number(int64(len(found.Items))) + " rows shown"
 		v.Live, values = &live, page.WithLive(values, live.Seconds)
+		v.Hidden = append(v.Hidden, templates.Option{Value: "live", Text: strconv.Itoa(live.Seconds)})
 	}
 	v.Clear = page.Address(v.Path, page.WithLive(nil, page.LiveSeconds(r)))
 	v.Table, v.Notes, v.Empty = l.table(q, found.Items, v.Path, values), found.Notes, l.Empty(q, &found)

@@ -1,4 +1,0 @@
-package dashboard
-
-// KeysPerPage is a bound that tests in package dashboard_test exceed.
-const KeysPerPage = keysPerPage
