@@ -55,7 +55,7 @@ func TestPlanPage(t *testing.T) {
 	for _, text := range []string{
 		"Keys 20", "At a limit 2", "Near a limit 4", "Calls, last hour 210", "Denied, last hour 20 10 %",
 		"Refused, last hour 0",
-		"100 per hour 55 (55 %) 100 (100 %) 100 (100 %)", // of the 19 keys without an override
+		"100 per hour Try in shadow 55 (55 %) 100 (100 %) 100 (100 %)", // of the 19 keys without an override
 		"4 per hour each caller", "key-20", "All keys of this plan (20)",
 	} {
 		if !strings.Contains(words, text) {

@@ -72,8 +72,7 @@ func (d *pages) showPolicies(w http.ResponseWriter, r *http.Request) error {
 		return page.Failed("count keys", err)
 	}
 	p := templates.PoliciesPage{
-		Page: d.Page(r, "Policies"), Version: page.Number(set.Version),
-		Limits: policydoc.Each(set.Limits), Everyone: allCallersFacts(set),
+		Page: d.Page(r, "Policies"), Version: page.Number(set.Version), Everyone: allCallersFacts(set),
 		Audit: d.Path("/audit?subject=" + app.PolicyRecord), Export: d.Path("/policies.yaml"),
 	}
 	for _, plan := range set.Plans {
@@ -81,6 +80,19 @@ func (d *pages) showPolicies(w http.ResponseWriter, r *http.Request) error {
 	}
 	if p.Routes, err = d.routeRows(r, set); err != nil {
 		return page.Failed("read calls", err)
+	}
+	if p.Shadow, p.Since, err = d.triedForAll(r.Context(), set, page.CanEdit(r)); err != nil {
+		return page.Failed("read limits in shadow", err)
+	}
+	for _, l := range set.Limits {
+		if l.Shadow {
+			continue
+		}
+		row := templates.PlanLimit{Limit: l.String()}
+		if page.CanEdit(r) {
+			row.Try = page.Address(d.Path("/policies/all"), url.Values{"try": {l.String()}})
+		}
+		p.Limits = append(p.Limits, row)
 	}
 	if page.CanEdit(r) {
 		p.NewPlan = d.Path("/policies/plans/new")
