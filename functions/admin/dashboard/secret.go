@@ -56,3 +56,15 @@ func (d *dashboard) previousSecretUse(ctx context.Context, k policy.Key) (string
 	}
 	return "Previous secret last used " + page.Instant(at).Text + ".", nil
 }
+
+// secretNote says what checks make of a pasted secret that is not its key's current one;
+// empty for the current one and for an id.
+func secretNote(found app.ResolvedKey) string {
+	switch {
+	case found.Dead():
+		return "Calls with this secret get 401: a rotation replaced it."
+	case found.Previous():
+		return "Previous secret. It works until " + page.Instant(found.Key.Grace).Text + "."
+	}
+	return ""
+}
