@@ -129,8 +129,8 @@ func (d *pages) planFacts(p policy.Plan) []templates.Fact {
 	return []templates.Fact{
 		{Name: "If Valkey is unavailable", Value: policydoc.DegradedText(p)},
 		{Name: "Open routes", Value: page.Clip(policydoc.OpensText(p.Opens), wording.MaxText)},
-		{Name: "Changes", Value: "audit of the policy", Address: d.Path("/audit?subject=" +
-			app.PolicyRecord)},
+		{Name: "Changes", Value: "audit of this plan", Address: page.Address(d.Path("/audit"),
+			url.Values{"subject": {"plan " + p.Name}})},
 	}
 }
 
