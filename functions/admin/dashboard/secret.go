@@ -37,7 +37,7 @@ func (d *dashboard) showSecret(w http.ResponseWriter, r *http.Request) error {
 	}
 	return d.Render(w, r, http.StatusOK, templates.FormOf(templates.FormPage{
 		Page: d.Page(r, heading), Trail: d.keyTrail(k), Heading: "Secret of", Name: name,
-		Secret: &templates.Secret{Heading: heading, Text: secret, Advice: advice,
+		Secret: &templates.Secret{Heading: heading, Text: secret, Advice: advice, Key: d.keyPath(k),
 			Call: d.exampleCall("x-api-key: " + secret)},
 	}))
 }
