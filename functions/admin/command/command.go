@@ -33,9 +33,9 @@ type Services struct {
 	Records *records.Reader
 	Tokens  *token.Store
 	Changes *changes.Changes // the history for pages; nil for operations
-	// ShadowEffects says what the limits in shadow of a plan, or with 0 those for all callers,
-	// would have denied; nil for operations.
-	ShadowEffects func(ctx context.Context, set *policy.Set, plan int) ([]string, error)
+	// Effects says what the use of a plan, or with 0 that of all callers, tells of an edit; nil
+	// for operations.
+	Effects func(ctx context.Context, before, after *policy.Set, plan int) ([]string, error)
 }
 
 // Command is a change that somebody asks for: the input of an operation, or what a form

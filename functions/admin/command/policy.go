@@ -143,7 +143,7 @@ func (c *OnPolicy) preview(ctx context.Context, s *Services) (*templates.Preview
 	for _, count := range policydoc.NewCounts(c.set, c.next) {
 		p.Effects = append(p.Effects, page.Clip(count.String(), wording.MaxText)+".")
 	}
-	return p, c.shadowEffects(ctx, s, p)
+	return p, c.useEffects(ctx, s, p)
 }
 
 // follows implements follower: others changed other parts only.

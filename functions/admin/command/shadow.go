@@ -108,20 +108,12 @@ func (c *Enforce) part() string {
 
 func (*Enforce) done() string { return "Limit enforced." }
 
-// shadowEffects says what the limits in shadow of what the command edits would have denied.
-func (c *OnPolicy) shadowEffects(ctx context.Context, s *Services, p *templates.Preview) error {
-	list := c.set.Limits
-	if !c.everyone {
-		of, found := c.set.PlanByNumber(c.plan)
-		if !found {
-			return nil
-		}
-		list = of.Limits
-	}
-	if s.ShadowEffects == nil || !slices.ContainsFunc(list, func(l limits.Limit) bool { return l.Shadow }) {
+// useEffects adds what the use of the plan, or of all callers, tells of the edit.
+func (c *OnPolicy) useEffects(ctx context.Context, s *Services, p *templates.Preview) error {
+	if s.Effects == nil || c.plan == 0 && !c.everyone {
 		return nil
 	}
-	effects, err := s.ShadowEffects(ctx, c.set, c.plan)
+	effects, err := s.Effects(ctx, c.set, c.next, c.plan)
 	p.Effects = append(p.Effects, effects...)
 	return err
 }

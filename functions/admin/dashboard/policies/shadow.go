@@ -3,6 +3,7 @@ package policies
 import (
 	"context"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/answer"
 	"tidegate/internal/cause"
+	"tidegate/internal/enforce"
 	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/records"
@@ -72,32 +74,69 @@ func (d *pages) triedForAll(
 }
 
 // Effects says what the limits in shadow of a plan, or with 0 those for all callers, would
-// have denied. There are some.
+// have denied, and which keys are above a threshold that an edit of the plan adds.
 func Effects(shared *changes.Changes, keys *app.Registry, calls *records.Reader) func(
-	context.Context, *policy.Set, int) ([]string, error) {
+	ctx context.Context, before, after *policy.Set, plan int) ([]string, error) {
 	d := &pages{Renderer: &page.Renderer{}, Changes: shared, keys: keys, records: calls}
 	const in = "Limits in shadow: "
-	return func(ctx context.Context, set *policy.Set, plan int) ([]string, error) {
+	return func(ctx context.Context, before, after *policy.Set, plan int) ([]string, error) {
 		if plan == 0 {
-			rows, result, err := d.triedForAll(ctx, set, false)
-			return append([]string{in + result}, limitTexts(rows)...), err
+			rows, result, err := d.triedForAll(ctx, before, false)
+			if err != nil || len(rows) == 0 {
+				return nil, err
+			}
+			return append([]string{in + result}, limitTexts(rows)...), nil
 		}
-		p, _ := set.PlanByNumber(plan)
-		since, err := d.TrialSince(ctx, set, plan)
+		p, _ := before.PlanByNumber(plan)
+		next, _ := after.PlanByNumber(plan)
+		since, err := d.TrialSince(ctx, before, plan)
+		reports := slices.ContainsFunc(next.Limits, func(l limits.Limit) bool { return len(l.Notify) > 0 })
+		if err != nil || since.IsZero() && !reports {
+			return nil, err
+		}
+		use, err := keys.PlanUse(ctx, before, plan, since)
 		if err != nil {
 			return nil, err
 		}
-		use, err := keys.PlanUse(ctx, set, plan, since)
-		if err != nil {
-			return nil, err
-		}
+		effects := above(next, use.Keys)
 		t := d.trial(p, use, since, false)
-		effects := append([]string{in + t.Result}, limitTexts(t.Limits)...)
+		if t == nil {
+			return effects, nil
+		}
+		effects = append(append(effects, in+t.Result), limitTexts(t.Limits)...)
 		for _, k := range t.Keys {
 			effects = append(effects, k.Key.Text+": "+k.Would+" of "+k.Calls+" calls")
 		}
 		return effects, nil
 	}
+}
+
+// above says how many keys have reached thresholds that a plan has and their limits lack. No
+// call reports these, until the use falls below and reaches them again.
+func above(next policy.Plan, keys []app.PlanKey) (texts []string) {
+	plain := func(l limits.Limit) limits.Limit {
+		l.Requests, l.Notify, l.Who = 1, nil, max(l.Who, limits.EachCaller)
+		return l
+	}
+	for _, l := range next.Limits {
+		for _, percent := range l.Notify {
+			reached := func(s enforce.LimitState) bool {
+				return s.Source == limits.FromPlan && !s.Unread && plain(s.Limit).Equal(plain(l)) &&
+					!slices.Contains(s.Notify, percent) && s.Used()*100 >= int64(percent)*l.Requests
+			}
+			n := int64(0)
+			for _, k := range keys {
+				if slices.ContainsFunc(k.Limits, reached) {
+					n++
+				}
+			}
+			if n > 0 {
+				texts = append(texts, app.KeyCount(n)+" at "+strconv.Itoa(percent)+" % of "+l.Rate()+
+					" or above now: reported when reached again.")
+			}
+		}
+	}
+	return texts
 }
 
 // limitTexts says what each of several limits would have denied; nothing for a single one,
