@@ -231,7 +231,8 @@ func TestAuditOfPart(t *testing.T) {
 			}
 		}
 	}
-	changes("Silver", []string{"Changes of plan silver", "77 per minute", "5 per minute"}, []string{"search"})
+	changes("Silver", []string{"Changes of plan silver", "77 per minute", "5 per minute"},
+		[]string{"search", "Log begun"})
 	changes("plan silver", []string{"77 per minute"}, []string{"search"})
 	changes("search", []string{"Changes of route search", "search"}, []string{"77 per minute"})
 	s.Keys.CreateKey("silver", "free")

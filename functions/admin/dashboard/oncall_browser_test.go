@@ -112,14 +112,14 @@ func TestBrowserLimitsOfPlan(t *testing.T) {
 	o.Wait(`sheet.querySelector("#limits").value === "10 per 10 seconds\n5 per 10 seconds, shadow"`)
 	o.Act(typeIn("reason", "is 5 enough?"))
 	o.click("#sheet [value=save]:not(.hidden)")
-	o.WaitAcross(`document.getElementById("shadow") && document.querySelector("a[aria-label^=Enforce]")`)
+	o.WaitAcross(`document.querySelector("a[aria-label^=Enforce]") !== null`)
 	o.took("try a stricter limit", 2)
 	denyAt(o.Site, "acme", time.Now(), records.Call{Plan: "free", Cost: 1, Shadow: "5 per 10 seconds"})
 	o.click(`a[aria-label^=Enforce]`)
 	o.Act(chromedp.WaitVisible(chromedp.CSS("#sheet[open] #reason")), typeIn("reason", "it is"))
 	o.Wait(`sheet.textContent.includes("Limits in shadow:")`)
 	o.click("#sheet [value=save]:not(.hidden)")
-	o.WaitAcross(`document.querySelector(".notice.good") && !document.getElementById("shadow")`)
+	o.WaitAcross(`document.querySelector(".notice.good") !== null && document.getElementById("shadow") === null`)
 	o.took("enforce it", 2)
 	if got := policydoc.Each(o.Set().Plans[0].Limits); len(got) != 2 || got[1] != "5 per 10 seconds" {
 		t.Errorf("the plan has %q, want 5 per 10 seconds enforced", got)
@@ -127,15 +127,15 @@ func TestBrowserLimitsOfPlan(t *testing.T) {
 
 	o.Open("/policies")
 	o.click(".head a.main")
-	o.WaitAcross(`document.querySelector("#form #limits")`)
+	o.WaitAcross(`document.querySelector("#form #limits") !== null`)
 	o.Act(typeIn("name", "gold"), typeIn("limits", "100 per minute"), typeIn("reason", "a new offer"))
 	o.click("#form footer [value=save]")
-	o.WaitAcross(`document.querySelector('a[aria-label="New key of gold"]')`)
+	o.WaitAcross(`document.querySelector('a[aria-label="New key of gold"]') !== null`)
 	o.click(`a[aria-label="New key of gold"]`)
 	o.WaitAcross(`document.querySelector("#plan")?.value === "gold"`)
 	o.Act(typeIn("name", "newcomer"))
 	o.click("#form footer [value=save]")
-	o.WaitAcross(`document.getElementById("secret")`)
+	o.WaitAcross(`document.getElementById("secret") !== null`)
 	o.took("a new plan and its first key", 4)
 	o.click(".secret a.button")
 	o.WaitAcross(`document.querySelector(".say")?.textContent.includes("Waiting for the first call.")`)
@@ -149,12 +149,12 @@ func TestBrowserLimitsOfPlan(t *testing.T) {
 	o.Keys.Save(func(set *policy.Set) { set.Plans[0].Limits[0].Requests = 8 })
 	o.Open("/policies/plans/2")
 	o.click(`a[href*="/audit?subject=plan"]`)
-	o.WaitAcross(`document.querySelector("main tbody tr")?.textContent.includes("7 per 10 seconds")`)
+	o.WaitAcross(`document.querySelector("main tbody tr")?.textContent.includes("7 per calendar month")`)
 	o.click(`main tbody tr:first-child a[aria-label^="Undo"]`)
-	o.WaitAcross(`document.querySelector("#form #reason")`)
+	o.WaitAcross(`document.querySelector("#form #reason") !== null`)
 	o.Act(typeIn("reason", "a mistake"))
 	o.click("#form footer [value=save]")
-	o.WaitAcross(`document.querySelector(".notice.good")`)
+	o.WaitAcross(`document.querySelector(".notice.good") !== null`)
 	o.took("who changed a plan; take it back", 3)
 	if set := o.Set(); set.Plans[1].Limits[0].Requests == 7 || set.Plans[0].Limits[0].Requests != 8 {
 		t.Errorf("after the undo the plans are %+v, want that of plan 2 alone taken back", set.Plans)
@@ -167,6 +167,7 @@ func TestBrowserLimitsOfPlan(t *testing.T) {
 // a request.
 func TestBrowserManyKeys(t *testing.T) {
 	keys := sitetest.SampleKeys(t)
+	keys.Plan("gold", sitetest.Per(100, time.Minute))
 	var names []string
 	for i := range 12 {
 		names = append(names, fmt.Sprintf("old-%02d", i))
@@ -191,7 +192,7 @@ func TestBrowserManyKeys(t *testing.T) {
 	o.Act(chromedp.WaitVisible(chromedp.CSS("#sheet[open] #grace")))
 	o.Wait(`grace.value === "24h"`)
 	o.click("#sheet [value=save]:not(.hidden)")
-	o.WaitAcross(`document.getElementById("secret")`)
+	o.WaitAcross(`document.getElementById("secret") !== null`)
 	o.took("rotate with a day of grace", 3)
 
 	o.Open("/keys?tag=old")
@@ -206,17 +207,17 @@ func TestBrowserManyKeys(t *testing.T) {
 	o.Open("/keys?q=move-")
 	o.click(`[data-select="all"]`)
 	o.click("#bulk button[value=plan]")
-	o.WaitAcross(`document.querySelector("#form #plan")`)
-	o.choose("#plan", `"pro"`)
+	o.WaitAcross(`document.querySelector("#form #plan") !== null`)
+	o.choose("#plan", `"gold"`)
 	o.Act(typeIn("reason", "an offer"))
 	o.click("#form footer [value=preview]")
-	o.WaitAcross(`document.getElementById("preview-title")`)
+	o.WaitAcross(`document.getElementById("preview-title") !== null`)
 	o.click("#form footer [value=save]")
 	o.WaitAcross(fmt.Sprintf(`document.body.textContent.includes("%d changed")`, len(names)))
 	o.took("move all keys of a filter", 6)
 	for _, name := range []string{names[0], names[len(names)-1]} {
-		if k := o.Keys.Key(name); k.Plan != "pro" {
-			t.Errorf("%s has the plan %s, want pro", name, k.Plan)
+		if k := o.Keys.Key(name); k.Plan != "gold" {
+			t.Errorf("%s has the plan %s, want gold", name, k.Plan)
 		}
 	}
 
