@@ -85,32 +85,57 @@ func (s *Store) Adopt(ctx context.Context, kind policy.Kind, id, name string, o 
 	return k, err
 }
 
-// Authenticate returns the API key that a secret belongs to: as its current secret, or as
-// its previous secret during the grace. It fails with policy.ErrUnknownKey for every key
-// that checks refuse regardless of limits: unknown, revoked, expired or banned.
-func (s *Store) Authenticate(ctx context.Context, set *policy.Set, text string) (policy.Key, error) {
+// SecretUse is what a secret is to its key.
+type SecretUse int
+
+// The uses of a secret.
+const (
+	DeadSecret     SecretUse = iota // replaced by a rotation: calls get 401
+	CurrentSecret                   // the newest
+	PreviousSecret                  // replaced by the last rotation, and valid until Key.Grace
+)
+
+// SecretOf returns the key that a secret names, and what the secret is to it. It fails with
+// policy.ErrNotFound for a text that is no secret.
+func (s *Store) SecretOf(ctx context.Context, set *policy.Set, text string) (policy.Key, SecretUse, error) {
 	secret, err := apikey.Parse(text)
 	if err != nil && s.ForeignKeys {
 		secret, err = s.subjects.Foreign(text)
 	}
 	if err != nil {
-		return policy.Key{}, policy.ErrUnknownKey
+		return policy.Key{}, DeadSecret, policy.ErrNotFound
 	}
 	k, err := s.get(ctx, set, secret.ID())
+	if err != nil {
+		return policy.Key{}, DeadSecret, err
+	}
+	sum := s.pepper.Hash(secret)
+	switch {
+	case subtle.ConstantTimeCompare(k.hashes.Current[:], sum[:]) == 1:
+		return k.Key, CurrentSecret, nil
+	case subtle.ConstantTimeCompare(k.hashes.Previous[:], sum[:]) == 1 && s.Now().Before(k.Grace):
+		return k.Key, PreviousSecret, nil
+	}
+	return k.Key, DeadSecret, nil
+}
+
+// Authenticate returns the API key that a secret belongs to: as its current secret, or as
+// its previous secret during the grace. It fails with policy.ErrUnknownKey for every key
+// that checks refuse regardless of limits: unknown, revoked, expired or banned.
+func (s *Store) Authenticate(ctx context.Context, set *policy.Set, text string) (policy.Key, error) {
+	k, use, err := s.SecretOf(ctx, set, text)
 	if errors.Is(err, policy.ErrNotFound) || errors.Is(err, policy.ErrUnreadable) {
 		return policy.Key{}, policy.ErrUnknownKey
 	}
 	if err != nil {
 		return policy.Key{}, err
 	}
-	now, sum := s.Now(), s.pepper.Hash(secret)
-	good := subtle.ConstantTimeCompare(k.hashes.Current[:], sum[:]) == 1 ||
-		subtle.ConstantTimeCompare(k.hashes.Previous[:], sum[:]) == 1 && now.Before(k.Grace)
-	if !good || k.Kind != policy.APIKey || k.Status != policy.Active ||
+	now := s.Now()
+	if use == DeadSecret || k.Kind != policy.APIKey || k.Status != policy.Active ||
 		!k.Expires.IsZero() && !now.Before(k.Expires) || k.Banned.After(now) {
 		return policy.Key{}, policy.ErrUnknownKey
 	}
-	return k.Key, nil
+	return k, nil
 }
 
 // ForeignID returns the id of the key with this value, if another system made the key. It

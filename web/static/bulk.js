@@ -27,7 +27,7 @@ function show() {
   const whole = ticked > 0 && ticked === all.length;
   for (const link of form.querySelectorAll('[data-select]')) {
     const { select } = link.dataset;
-    link.hidden = select === 'none' ? ticked === 0 : select === 'page' ? whole : !whole || form.of.value === 'all';
+    link.hidden = select === 'none' ? ticked === 0 : select === 'page' ? whole : form.of.value === 'all';
   }
   const box = above();
   if (!box) return;

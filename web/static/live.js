@@ -44,8 +44,8 @@ function succeeded() {
 // many callers are denied now.
 function showTimes() {
   const { asof, counted, denied } = section().dataset;
-  for (const [name, at] of [['asof', asof], ['counted', counted]]) {
-    const time = document.querySelector(`.${name} time`);
+  for (const [selector, at] of [['.asof time', asof], ['.counted time', counted]]) {
+    const time = document.querySelector(selector);
     if (time && at) time.dateTime = at;
   }
   const badge = document.querySelector('[data-denied].n');

@@ -64,6 +64,98 @@ func TestStyle(t *testing.T) {
 	}
 }
 
+var (
+	comments  = regexp.MustCompile(`(?s)/\*.*?\*/`)
+	selector  = regexp.MustCompile(`([^{}]+)\{`)
+	ofClass   = regexp.MustCompile(`\.([a-zA-Z][\w-]*)`)
+	attribute = regexp.MustCompile(`class=(?:"([^"]*)"|\{([^}]*)\})`)
+	literal   = regexp.MustCompile("\"([^\"\n]*)\"|'([^'\n]*)'|`([^`]*)`")
+)
+
+// Every class of the stylesheet is one that a template, a script or the text of a page
+// names, and every class of a template is styled, or found by a script or a test.
+func TestClasses(t *testing.T) {
+	styled, given, named, found := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, rule := range selector.FindAllStringSubmatch(comments.ReplaceAllString(source("app.css"), ""), -1) {
+		for _, class := range ofClass.FindAllStringSubmatch(rule[1], -1) {
+			styled[class[1]] = true
+		}
+	}
+	all := readAll(t, "*.js", "../templates/*.templ", "../templates/*.go", "../../functions/admin")
+	for name, text := range all {
+		for _, a := range attribute.FindAllStringSubmatch(text, -1) {
+			words := strings.Fields(a[1])
+			for _, l := range literal.FindAllStringSubmatch(a[2], -1) {
+				words = append(words, strings.Fields(l[1])...)
+			}
+			for _, class := range words {
+				given[class] = strings.HasSuffix(name, ".templ") || given[class]
+			}
+		}
+		for _, class := range ofClass.FindAllStringSubmatch(text, -1) {
+			found[class[1]] = found[class[1]] || strings.HasSuffix(name, ".js") || strings.HasSuffix(name, "_test.go")
+		}
+	}
+	for name, text := range all {
+		if strings.HasSuffix(name, "_templ.go") {
+			continue
+		}
+		for _, l := range literal.FindAllStringSubmatch(text, -1) {
+			words := strings.Fields(l[1] + l[2] + l[3])
+			known := func(word string) bool { return styled[word] || given[word] }
+			for _, class := range words {
+				named[class] = named[class] || !slices.ContainsFunc(words, func(w string) bool { return !known(w) })
+			}
+		}
+	}
+	for class := range styled {
+		library := class == "uplot" || strings.HasPrefix(class, "u-")
+		if !library && !given[class] && !named[class] && !found[class] {
+			t.Errorf("app.css styles .%s, which nothing has", class)
+		}
+	}
+	for class := range given {
+		if given[class] && !styled[class] && !found[class] {
+			t.Errorf("a template has the class %s, which nothing styles or finds", class)
+		}
+	}
+}
+
+// readAll returns the files of patterns and of folders, which are those in Go.
+func readAll(t *testing.T, patterns ...string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	read := func(name string) {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[name] = string(text)
+	}
+	for _, pattern := range patterns {
+		names, err := filepath.Glob(pattern)
+		if err != nil || len(names) == 0 {
+			t.Fatalf("no file %s, %v", pattern, err)
+		}
+		for _, name := range names {
+			if filepath.Ext(name) != "" {
+				read(name)
+				continue
+			}
+			err := filepath.WalkDir(name, func(path string, _ fs.DirEntry, err error) error {
+				if err == nil && strings.HasSuffix(path, ".go") {
+					read(path)
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return all
+}
+
 // The libraries are the files of their npm packages, with their licences: nobody edited
 // them, and nobody renewed them without libraries/update.
 func TestLibraries(t *testing.T) {

@@ -113,6 +113,7 @@ type Secret struct {
 	Heading string
 	Text    string
 	Call    string // command line of a first call with it
+	Key     string // address of the key's page, which shows its calls
 	Advice  []string
 }
 

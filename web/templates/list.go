@@ -15,12 +15,12 @@ type List struct {
 	Count   string          // how many there are; may be empty
 	Lead    string
 	Actions templ.Component // at the end of the heading; nil for none
-	Ranges  []Choice        // named ranges of the list's time
+	Range   *Range          // of the list's time; nil for none
 	Search  string          // address that gets the form as a POST; empty for a GET of the list
 	On      string          // name of the list at Search; empty for the keys
 	Path    string          // address of the list
 	Filters []Filter
-	Hidden  []Option // parameters that the form keeps
+	Hidden  []Hidden // parameters that the form keeps
 	Chips   []Chip
 	Clear   string      // address without a filter
 	Problem string      // error of the filter; empty if it is valid
@@ -44,7 +44,6 @@ type Filter struct {
 	Value       string
 	Shown       string   // the value on its chip; empty for the text of its option, or the value
 	Options     []Option // the known values; nil for a text
-	Time        bool     // a time, in UTC
 }
 
 // Table has the columns and rows of a list.

@@ -22,6 +22,7 @@ type PlanLimit struct {
 	Marks                 []string
 	Median, High, Highest string // use of half of the keys, of 95 %, of all: at most
 	Fullest               Choice // the key with the highest use; its Text is empty for none
+	Try                   string // form with a stricter limit in shadow; empty for viewers
 }
 
 // PlanKey is a key of a plan, and its fullest limit.
@@ -34,7 +35,7 @@ type PlanKey struct {
 
 // Trial is limits in shadow, and what they would have denied.
 type Trial struct {
-	Limits []string
+	Limits []TriedLimit
 	Result string
 	Keys   []TrialKey // of which calls would have been denied, most first
 }
@@ -43,4 +44,11 @@ type Trial struct {
 type TrialKey struct {
 	Key          Choice
 	Would, Calls string
+}
+
+// TriedLimit is a limit in shadow.
+type TriedLimit struct {
+	Limit   string
+	Would   string // calls that it would have denied
+	Enforce string // form that takes the mark away; empty for viewers
 }

@@ -6,8 +6,10 @@ type PoliciesPage struct {
 	Version  string
 	Plans    Table
 	Routes   Table
-	Limits   []string // of all callers
-	Everyone []Fact   // what else applies to all callers
+	Limits   []PlanLimit  // of all callers, but those in shadow, which have no use
+	Shadow   []TriedLimit // of all callers
+	Since    string       // since when Shadow is counted; empty without any
+	Everyone []Fact       // what else applies to all callers
 	Audit    string
 	Export   string // address of the policy file
 	Files    []Choice

@@ -16,9 +16,9 @@ type Live struct {
 // Range is the control that chooses the period of a page.
 type Range struct {
 	Choices  []Choice
-	Action   string // address of the page
-	Live     int    // seconds between refreshes
-	From, To string // as the inputs hold them, in UTC
-	Text     string // the chosen period
-	Problem  string // error of the custom range; empty if it is valid
+	Action   string   // address of the page
+	Hidden   []Hidden // parameters that the own range keeps
+	From, To string   // as the inputs hold them, in UTC
+	Text     string   // the chosen period
+	Problem  string   // error of the custom range; empty if it is valid
 }

@@ -28,7 +28,7 @@ func TestProblems(t *testing.T) {
 		status             int
 		wants              []string
 	}{
-		"no such key":      {"GET", "/keys/ZZZZZZZZZZZZ", "", nil, 404, []string{"No such key"}},
+		"no such key":      {"GET", "/keys/ZZZZZZZZZZZZ", "", nil, 404, []string{"Key not found"}},
 		"odd key":          {"GET", "/keys/%7Btag%7D", "", nil, 404, nil},
 		"the set as a key": {"GET", "/keys/policy", "", nil, 404, nil},
 		"a secret as a key": {"GET", "/keys/" + secret.Reveal(), "", nil, 422,

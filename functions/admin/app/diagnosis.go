@@ -26,6 +26,8 @@ type Diagnosis struct {
 	Denier      Denier // what denies calls now, and longest; zero if nothing does
 	Demand      Demand
 	At          time.Time
+	New         bool  // the key is younger than a day
+	Passed      int64 // calls of the last 24 hours that passed
 }
 
 // Demand is what a caller sends beside what its limit allows. It is zero for a caller that
@@ -64,6 +66,7 @@ func Diagnose(ctx context.Context, calls *records.Reader, s Subject, v enforce.S
 		return d, err
 	}
 	sum := day.Sum()
+	d.New, d.Passed = s.At.Sub(s.Created) < diagnosed-time.Hour, sum.Allowed
 	if run.Episode().Calls == 0 {
 		run = day
 	}

@@ -10,6 +10,7 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/policy"
 	"tidegate/internal/proxies"
+	"tidegate/internal/registry"
 )
 
 var (
@@ -76,28 +77,52 @@ func LooksLikeSecret(text string) bool {
 type ResolvedKey struct {
 	Key    policy.Key // without an ID if there is no such key
 	Secret bool       // the text is a secret or looks like one: never show it
+	// Use is what a secret is to the key, as checks judge it.
+	Use registry.SecretUse
 }
 
-// ResolveKey finds a key by its id or secret. A secret is found by the id in it; whether
-// the secret is valid is not revealed. A key that cannot be read has its ID and Status.
+// Dead reports whether calls with the secret get 401 although it names a key.
+func (k ResolvedKey) Dead() bool {
+	return k.Secret && k.Key.ID != "" && k.Key.Status != policy.Unreadable && k.Use == registry.DeadSecret
+}
+
+// Previous reports whether the secret works only until the key's grace ends.
+func (k ResolvedKey) Previous() bool { return k.Secret && k.Use == registry.PreviousSecret }
+
+// ResolveKey finds a key by its id or secret. A secret is found by the id in it. A key that
+// cannot be read has its ID and Status.
 func (r *Registry) ResolveKey(ctx context.Context, text string) (ResolvedKey, error) {
 	text = strings.TrimSpace(text)
 	resolved := ResolvedKey{Secret: LooksLikeSecret(text)}
 	if foreign, ok := r.store.ForeignID(text); ok {
 		k, err := r.byID(ctx, foreign)
 		if err != nil || k.ID != "" {
-			return ResolvedKey{k, true}, err
+			return r.judged(ctx, ResolvedKey{Key: k, Secret: true}, text, err)
 		}
 	}
 	id := text
 	if secret, err := apikey.Parse(text); err == nil {
 		id = secret.ID()
+		resolved.Secret = true
 	} else if resolved.Secret || !IsID(text) {
 		return resolved, nil
 	}
 	var err error
 	resolved.Key, err = r.byID(ctx, id)
-	return resolved, err
+	return r.judged(ctx, resolved, text, err)
+}
+
+// judged adds what a secret is to its key.
+func (r *Registry) judged(ctx context.Context, k ResolvedKey, text string, err error) (ResolvedKey, error) {
+	if err != nil || !k.Secret || k.Key.ID == "" || k.Key.Status == policy.Unreadable {
+		return k, err
+	}
+	set, err := r.Set(ctx)
+	if err != nil {
+		return k, err
+	}
+	_, k.Use, err = r.store.SecretOf(ctx, set, text)
+	return k, err
 }
 
 // byID returns the key with an id, or a key without an ID if there is none. A key that

@@ -33,8 +33,9 @@ type Services struct {
 	Records *records.Reader
 	Tokens  *token.Store
 	Changes *changes.Changes // the history for pages; nil for operations
-	// PlanEffects says what the limits of a plan in shadow would have denied; nil for operations.
-	PlanEffects func(context.Context, *policy.Set, policy.Plan) ([]string, error)
+	// Effects says what the use of a plan, or with 0 that of all callers, tells of an edit; nil
+	// for operations.
+	Effects func(ctx context.Context, before, after *policy.Set, plan int) ([]string, error)
 }
 
 // Command is a change that somebody asks for: the input of an operation, or what a form

@@ -94,6 +94,13 @@ var badLimits = map[string]wrongField{
 	"long reason": {form: form{"reason": tooLong}, json: object{"reason": tooLong}, at: "reason"},
 }
 
+// inShadow gives the first plan a limit in shadow.
+func inShadow(s *sitetest.Site) {
+	s.Keys.Save(func(set *policy.Set) {
+		set.Plans[0].Limits = append(set.Plans[0].Limits, sitetest.Limit("40 per minute, shadow"))
+	})
+}
+
 func commands() map[string]doors {
 	ofKey := func(d doors) doors {
 		d.touch, d.result = touchKey, key
@@ -312,6 +319,14 @@ func commands() map[string]doors {
 					in: "body.scopes[0]"},
 			}),
 		},
+		"enforce": {page: "/policies/enforce?plan=1&limit=40+per+minute%2C+shadow", method: "POST",
+			operation: "/limits/enforce?plan=1&limit=40+per+minute%2C+shadow", result: set, before: inShadow,
+			form: form{"reason": "x"}, json: object{"reason": "x"},
+			wrong: withReason(map[string]wrongField{
+				"reason": {form: form{"reason": ""}, json: object{"reason": ""}, at: "reason"}}),
+			touch: func(s *sitetest.Site) {
+				s.Keys.Save(func(set *policy.Set) { set.Plans[0].Limits[0].Requests = 9 })
+			}},
 		"all callers": {page: "/policies/all", method: "PUT", operation: "/all-callers", versioned: true,
 			result: set,
 			form: form{"limits": "50 per minute, each address", "deny": "192.0.2.7 198.51.100.0/24",

@@ -21,6 +21,7 @@ import (
 // callers without a key.
 type AllCallers struct {
 	OnPolicy
+	Trial
 	Body struct {
 		Limits      []policydoc.Limit `json:"limits,omitempty" maxItems:"200" label:"Limits, one a line" hint:"Beside those of plans. Each says for whom it counts: each caller, each group, each address, each {parameter}, or together."`
 		Deny        []string          `json:"deny,omitempty" maxItems:"500" most:"30000" rows:"3" list:"networks" rare:"Refused, allowed and exempt addresses" label:"Refused addresses" sample:"203.0.113.0/24" hint:"Calls from here are refused."`
@@ -32,6 +33,11 @@ type AllCallers struct {
 	}
 }
 
+func (c *AllCallers) ready() error {
+	c.everyone = true
+	return nil
+}
+
 func (c *AllCallers) options(name string) []templates.Option {
 	if name != "tokenPlan" && name != "addressPlan" {
 		return nil
@@ -41,7 +47,7 @@ func (c *AllCallers) options(name string) []templates.Option {
 
 func (c *AllCallers) fill(context.Context, *Services) error {
 	b, p := &c.Body, policydoc.PolicyOf(c.set)
-	b.Limits, b.Deny, b.Allow, b.Exempt = p.Limits, p.Deny, p.Allow, p.Exempt
+	b.Limits, b.Deny, b.Allow, b.Exempt = c.beside(p.Limits), p.Deny, p.Allow, p.Exempt
 	b.TokenPlan, b.AddressPlan = p.TokenPlan, p.AddressPlan
 	return nil
 }

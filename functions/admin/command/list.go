@@ -247,6 +247,12 @@ func policyCommands() []entry {
 				"as in put-plan.",
 			Form: "/policies/all", Heading: "For all callers", Submit: "Save", Preview: true,
 		}, ofPolicy[AllCallers]),
+		of(Spec{Group: "policy", ID: "enforce-limit", Operation: "POST /limits/enforce", Deadline: auth.Slow,
+			Summary: "Enforce a limit in shadow",
+			Details: "Takes the mark shadow from one limit of a plan, or for all callers, and changes " +
+				"nothing else.",
+			Form: "/policies/enforce", Heading: "Enforce a limit of", Submit: "Enforce", Shows: true,
+		}, ofPolicy[Enforce]),
 	}
 }
 

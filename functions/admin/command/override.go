@@ -111,6 +111,26 @@ func (*EndOverride) change(*policy.Set) (app.KeyChange, error) {
 	}, nil
 }
 
+// lead implements leader: which limit of the plan denies the next call, and how long. The
+// limits that an override replaces go on counting.
+func (c *EndOverride) lead(ctx context.Context, s *Services) ([]string, error) {
+	k := c.key
+	k.Override = nil
+	after, _, err := s.Keys.Survey(ctx, c.set, k)
+	if err != nil || len(after.Deniers) == 0 {
+		return nil, err
+	}
+	d := after.Deniers[0]
+	text := page.Clip(d.Limit, page.MaxName) + " is used up: the next call"
+	if d.Part != "" {
+		text += " " + d.Part
+	}
+	if d.Until.IsZero() {
+		return []string{text + " is denied, whenever it comes."}, nil
+	}
+	return []string{text + " passes in " + page.Span(d.Until.Sub(after.At)) + "."}, nil
+}
+
 func (c *EndOverride) ready() error {
 	if err := c.is(policy.Active); err != nil || c.key.Override != nil {
 		return err

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -86,6 +87,8 @@ func bind(v reflect.Value, r *http.Request) error {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
 		name := f.Tag.Get("path")
+		query := cmp.Or(f.Tag.Get("query"), f.Tag.Get("page"))
+		given := r.URL.Query().Get(query)
 		switch {
 		case !f.IsExported():
 		case name != "" && v.Field(i).Kind() == reflect.String:
@@ -94,11 +97,16 @@ func bind(v reflect.Value, r *http.Request) error {
 			if _, err := fmt.Sscan(r.PathValue(name), v.Field(i).Addr().Interface()); err != nil {
 				return page.Problem{Status: http.StatusNotFound}
 			}
-		case f.Tag.Get("query") != "" && f.Tag.Get("label") == "" && v.Field(i).Kind() == reflect.String:
-			v.Field(i).SetString(r.URL.Query().Get(f.Tag.Get("query")))
 		case f.Anonymous && v.Field(i).Kind() == reflect.Struct:
 			if err := bind(v.Field(i), r); err != nil {
 				return err
+			}
+		case query == "" || given == "" || f.Tag.Get("label") != "":
+		case v.Field(i).Kind() == reflect.String:
+			v.Field(i).SetString(given)
+		case v.Field(i).Kind() == reflect.Int:
+			if _, err := fmt.Sscan(given, v.Field(i).Addr().Interface()); err != nil {
+				return page.Problem{Status: http.StatusNotFound}
 			}
 		}
 	}

@@ -108,6 +108,7 @@ func (c *CreatePlan) fill(context.Context, *Services) error {
 // EditPlan replaces a plan. Its keys keep it, also under a new name.
 type EditPlan struct {
 	OnPlan
+	Trial
 	Body PlanBody
 }
 
@@ -118,6 +119,7 @@ func (c *EditPlan) fill(context.Context, *Services) error {
 	if c.Body.Plan = policydoc.PlanOf(p); c.Body.Degraded == "" {
 		c.Body.Degraded = policy.Closed
 	}
+	c.Body.Limits = c.beside(c.Body.Limits)
 	return nil
 }
 

@@ -25,10 +25,11 @@ type OnPolicy struct {
 	rest.AcceptQuery
 	DryRun bool `query:"dry_run" doc:"Returns the changes without saving, with the status of the save: 409 for warnings without accept=true"`
 
-	set  *policy.Set
-	next *policy.Set // what the command makes of set
-	told []string    // warnings
-	plan int         // number of the plan that it edits; 0 for none
+	set      *policy.Set
+	next     *policy.Set // what the command makes of set
+	told     []string    // warnings
+	plan     int         // number of the plan that it edits; 0 for none
+	everyone bool        // it edits the limits for all callers
 }
 
 // policyEdit is a command that changes the policy.
@@ -142,14 +143,7 @@ func (c *OnPolicy) preview(ctx context.Context, s *Services) (*templates.Preview
 	for _, count := range policydoc.NewCounts(c.set, c.next) {
 		p.Effects = append(p.Effects, page.Clip(count.String(), wording.MaxText)+".")
 	}
-	if of, found := c.set.PlanByNumber(c.plan); found && s.PlanEffects != nil {
-		effects, err := s.PlanEffects(ctx, c.set, of)
-		if err != nil {
-			return nil, err
-		}
-		p.Effects = append(p.Effects, effects...)
-	}
-	return p, nil
+	return p, c.useEffects(ctx, s, p)
 }
 
 // follows implements follower: others changed other parts only.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/testing/sitetest"
@@ -205,4 +206,37 @@ func TestUndoOfPolicies(t *testing.T) {
 	if p, known := s.Set().Plan("extra"); !known || !p.Limits[0].Equal(sitetest.Per(5, time.Minute)) {
 		t.Errorf("got plans %+v, want the plan extra with 5 per minute", s.Set().Plans)
 	}
+}
+
+// The audit of a plan or a route has its changes alone, by its name, and follows it through
+// another name. Its page leads there. A key with the name comes first.
+func TestAuditOfPart(t *testing.T) {
+	s := sitetest.New(t).Login()
+	s.Keys.Plan("gold", sitetest.Per(5, time.Minute))
+	s.Keys.Save(func(set *policy.Set) { set.Routes = []limits.Route{sitetest.Route("search", "2", "/s")} })
+	s.Keys.Save(func(set *policy.Set) { set.Plans[1].Name, set.Plans[1].Limits[0].Requests = "silver", 77 })
+	s.Keys.Save(func(set *policy.Set) { set.Routes[0].Cost = sitetest.Route("x", "3", "/x").Cost })
+	changes := func(subject string, want, without []string) {
+		t.Helper()
+		words := sitetest.InWords(s.Get("/audit?"+url.Values{"subject": {subject}}.Encode()).
+			Wants(t, http.StatusOK).Body)
+		for _, text := range want {
+			if !strings.Contains(words, text) {
+				t.Errorf("%s: want %q in %s", subject, text, words)
+			}
+		}
+		for _, text := range without {
+			if strings.Contains(words, text) {
+				t.Errorf("%s: got %q in %s", subject, text, words)
+			}
+		}
+	}
+	changes("Silver", []string{"Changes of plan silver", "77 per minute", "5 per minute"},
+		[]string{"search", "Log begun"})
+	changes("plan silver", []string{"77 per minute"}, []string{"search"})
+	changes("search", []string{"Changes of route search", "search"}, []string{"77 per minute"})
+	s.Keys.CreateKey("silver", "free")
+	changes("silver", []string{"Changes of silver"}, []string{"77 per minute"})
+	changes("plan silver", []string{"77 per minute"}, nil)
+	s.Get("/policies/plans/2").Wants(t, http.StatusOK, `href="/audit?subject=plan+silver"`)
 }

@@ -89,7 +89,8 @@ func Routes(r *page.Renderer, services Services) []auth.Route {
 		groups:   groups.New(r, keys, denied),
 	}
 	commands := &command.Pages{Renderer: r, Services: command.Services{Keys: keys, Records: services.Records,
-		Tokens: services.Tokens, Changes: shared, PlanEffects: policies.Effects(shared, keys)}}
+		Tokens: services.Tokens, Changes: shared, Effects: policies.Effects(shared, keys,
+			services.Records)}}
 	return slices.Concat(
 		commands.Routes(),
 		d.routes(), d.keyRoutes(),

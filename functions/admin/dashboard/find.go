@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -61,9 +62,19 @@ func (d *dashboard) find(r *http.Request, typed string) ([]templates.Found, erro
 		return nil, err
 	}
 	if one.Key.ID != "" {
-		return []templates.Found{d.foundKey(app.Subject{Key: one.Key})}, nil
+		found := d.foundKey(app.Subject{Key: one.Key})
+		if note := secretNote(one); note != "" {
+			found.Kind = note
+		}
+		if one.Dead() {
+			found.Badges = []templates.Badge{{Text: "dead secret", Level: "full"}}
+		}
+		return []templates.Found{found}, nil
 	}
-	all := d.foundByID(typed)
+	all, err := d.foundByID(r, typed)
+	if err != nil {
+		return nil, err
+	}
 	if typed != "" {
 		named, err := d.foundByName(r, typed)
 		if err != nil {
@@ -170,9 +181,9 @@ func isReference(text string) bool {
 	return ok
 }
 
-// foundByID returns the caller whose id or address the text is, or the denial that it
-// refers to.
-func (d *dashboard) foundByID(typed string) []templates.Found {
+// foundByID returns the caller whose id or address the text is, or what is known of the call
+// that it refers to.
+func (d *dashboard) foundByID(r *http.Request, typed string) ([]templates.Found, error) {
 	caller, name := typed, typed
 	if _, network, ok := app.ParseAddress(typed); ok {
 		caller, name = d.Keys.AddressCaller(network), network.String()
@@ -180,10 +191,29 @@ func (d *dashboard) foundByID(typed string) []templates.Found {
 	switch {
 	case app.IsCaller(caller):
 		return []templates.Found{{Kind: "caller", Choice: templates.Choice{
-			Text: "Caller " + name, Address: d.Path("/callers/" + caller)}}}
+			Text: "Caller " + name, Address: d.Path("/callers/" + caller)}}}, nil
 	case isReference(typed), requestPattern.MatchString(typed):
-		return []templates.Found{{Kind: "request", Choice: templates.Choice{Text: "Denied call " + typed,
-			Address: page.Address(d.Path("/denials"), url.Values{"request": {typed}})}}}
+		found, err := d.Keys.Denials(r.Context(), &app.DenialQuery{Request: typed})
+		if err != nil {
+			return nil, err
+		}
+		text := "No denial is known of request " + typed
+		if len(found.Items) > 0 {
+			text = denialWords(&found.Items[0])
+		}
+		return []templates.Found{{Kind: "request", Choice: templates.Choice{Text: text,
+			Address: page.Address(d.Path("/denials"), url.Values{"request": {typed}})}}}, nil
 	}
-	return nil
+	return nil, nil
+}
+
+// denialWords says what became of a call: "acme: denied by 10 per minute, 2026-11-28 …".
+func denialWords(l *app.Denial) string {
+	text := page.Clip(cmp.Or(l.Name, l.Caller, "Unknown caller"), page.MaxName) + ": "
+	if l.Limit == "" {
+		text += strings.ToLower(app.CauseWords[l.Cause])
+	} else {
+		text += "denied by " + page.Clip(l.Limit, page.MaxName)
+	}
+	return text + ", " + page.Instant(l.Time).Text
 }

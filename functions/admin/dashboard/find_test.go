@@ -57,8 +57,8 @@ func TestFind(t *testing.T) {
 		"<b>":                    {"<b>&x /keys/{<b>&x}"},
 		"denial":                 {"Denials /denials"},
 		"create a p":             {"Create a plan /policies/plans/new"},
-		request:                  {"Denied call " + request + " /denials?request=" + request},
-		"JKJaXmPLvHcESHA=":       {"Denied call JKJaXmPLvHcESHA= /denials?request=JKJaXmPLvHcESHA%3D"},
+		request:                  {"No denial is known of request " + request + " /denials?request=" + request},
+		"JKJaXmPLvHcESHA=":       {"No denial is known of request JKJaXmPLvHcESHA= /denials?request=JKJaXmPLvHcESHA%3D"},
 		caller:                   {"Caller " + caller + " /callers/" + caller},
 		"203.0.113.7":            {"Caller 203.0.113.7/32 /callers/" + address("203.0.113.7/32")},
 		"2001:db8::1":            {"Caller 2001:db8::/64 /callers/" + address("2001:db8::/64")},
@@ -90,6 +90,37 @@ func TestFind(t *testing.T) {
 			t.Errorf("%q offers a viewer %s", text, all)
 		}
 	}
+}
+
+// A pasted secret is judged as checks judge it: the current one, the previous one until its
+// grace ends, and one that a rotation replaced.
+func TestFindDeadSecret(t *testing.T) {
+	s := sitetest.New(t).Login()
+	secret := s.Keys.Secrets["acme"].Reveal()
+	found := func(wants string) {
+		t.Helper()
+		body := s.Do(http.MethodPost, "/search", fields("on", "find", "q", secret),
+			http.Header{"Hx-Request": {"true"}, "Sec-Fetch-Site": {"same-origin"}, "Origin": {s.Server.URL}}).Wants(t, http.StatusOK, "acme").Body
+		if words := sitetest.InWords(body); !strings.Contains(words, wants) {
+			t.Errorf("the secret finds %q, want %q", words, wants)
+		}
+	}
+	rotate := func(grace string) {
+		t.Helper()
+		s.PostAnyway("/keys/{acme}/rotate", fields("version", "{acme#}", "grace", grace)).
+			Wants(t, http.StatusSeeOther)
+	}
+	found("acme key")
+	rotate("24h")
+	found("acme Previous secret. It works until ")
+	rotate("24h")
+	found("Calls with this secret get 401: a rotation replaced it. dead secret")
+	for _, form := range []url.Values{fields("on", "find", "q", secret), fields("on", "explain", "key", secret)} {
+		at := s.Post("/search", form).Wants(t, http.StatusSeeOther).Header.Get("Location")
+		s.Get(at).Wants(t, http.StatusOK, "Calls with this secret get 401: a rotation replaced it.")
+	}
+	s.Get("/search?q="+secret).Wants(t, http.StatusSeeOther)
+	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "Calls with this secret get 401")
 }
 
 // Without a script the search form leads to a page with the results, or to the key with
@@ -152,7 +183,7 @@ func TestDenialsOfRequest(t *testing.T) {
 			t.Errorf("the reference of %s leads to %s", request, words)
 		}
 		if found := findAll(s, reference); len(found) == 0 ||
-			!strings.HasPrefix(found[0], "Denied call {acme}.") {
+			!strings.HasPrefix(found[0], "acme: denied by "+request+" per hour, ") {
 			t.Errorf("the search finds %q", found)
 		}
 	}
@@ -161,6 +192,14 @@ func TestDenialsOfRequest(t *testing.T) {
 		`aria-label="Remove Request: two"`, `name="request" value="two"`).Body)
 	if !strings.Contains(words, "GET /two") || strings.Contains(words, "GET /one") {
 		t.Errorf("want the denial of request two alone in\n%s", words)
+	}
+	if got := findAll(s, "0b2a7d6c-3b52-4d7e-9f11-5a5f0c1d2e3f"); !strings.HasPrefix(got[0], "No denial is known") {
+		t.Errorf("the palette says of an unknown request %q", got)
+	}
+	denyAt(s, "acme", time.Now(), sampleDenial("10 per 10 seconds"))
+	if got := findAll(s, sampleDenial("").Request); !strings.HasPrefix(got[0],
+		"acme: denied by 10 per 10 seconds, 2") {
+		t.Errorf("the palette says of a denied request %q", got)
 	}
 	s.Get("/denials?request="+strings.Repeat("x", 201)).Wants(t, http.StatusUnprocessableEntity,
 		"at most 200 characters")

@@ -92,7 +92,7 @@ func TestDiagnosis(t *testing.T) {
 		set  func(*sitetest.Site)
 		want string
 	}{
-		"no call": {func(*sitetest.Site) {}, "No call denied or refused in the last 24 hours."},
+		"no call": {func(*sitetest.Site) {}, "Waiting for the first call."},
 		"used up": {func(s *sitetest.Site) { s.Keys.Use("acme", 10) },
 			"10 per 10 seconds is used up. The next call passes in 10 s"},
 		"override": {func(s *sitetest.Site) {

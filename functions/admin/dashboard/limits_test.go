@@ -156,8 +156,8 @@ func TestConflict(t *testing.T) {
 	mine := "20 per 10 seconds"
 	got := s.Post(limitsPath, sitetest.LimitsForm(stale, mine)).Wants(t, http.StatusConflict,
 		"<bdi>test</bdi> saved first", "77 per hour", "override: 77 per hour",
-		`name="version" value="`+s.Keys.Named("{acme#}")+`"`, ">20 per 10 seconds</textarea>", "Overwrite with my changes",
-		"Discard my changes")
+		`name="version" value="`+s.Keys.Named("{acme#}")+`"`, ">20 per 10 seconds</textarea>", "Save mine over theirs",
+		"Keep theirs")
 	if !strings.Contains(got.Body, `href="/keys/{acme}"`) {
 		t.Error("the page lacks a link that discards the edit")
 	}

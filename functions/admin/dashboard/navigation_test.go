@@ -41,6 +41,9 @@ func TestNavigation(t *testing.T) {
 		if strings.Join(got, ", ") != want {
 			t.Errorf("%s: got %q, want %q", path, got, want)
 		}
+		if strings.Contains(nav, " else") {
+			t.Errorf("%s: a link has an attribute of the template's language", path)
+		}
 		if !strings.Contains(nav, "/settings\"") {
 			t.Errorf("%s: has no navigation", path)
 		}

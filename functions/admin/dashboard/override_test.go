@@ -162,3 +162,18 @@ func tableRow(body, name string) string {
 	}
 	return ""
 }
+
+// Ending an override says which limit of the plan is used up, since that went on counting,
+// and when the next call passes.
+func TestEndOverrideSaysWhatFollows(t *testing.T) {
+	s := sitetest.New(t).Login()
+	s.Keys.Plan("hour", sitetest.Per(50, time.Hour))
+	s.Keys.CreateNamed("hour", "late")
+	s.Keys.Use("late", 50)
+	s.Keys.OverrideKey("late", sitetest.Per(900, time.Hour))
+	s.Get("/keys/{late}/end").Wants(t, http.StatusOK, "50 per hour is used up: the next call passes in ")
+	s.Keys.OverrideKey("acme", sitetest.Per(900, time.Hour))
+	if page := s.Get("/keys/{acme}/end").Wants(t, http.StatusOK); strings.Contains(page.Body, "is used up") {
+		t.Error("a limit that has room is used up")
+	}
+}

@@ -55,7 +55,7 @@ func TestPlanPage(t *testing.T) {
 	for _, text := range []string{
 		"Keys 20", "At a limit 2", "Near a limit 4", "Calls, last hour 210", "Denied, last hour 20 10 %",
 		"Refused, last hour 0",
-		"100 per hour 55 (55 %) 100 (100 %) 100 (100 %)", // of the 19 keys without an override
+		"100 per hour Try in shadow 55 (55 %) 100 (100 %) 100 (100 %)", // of the 19 keys without an override
 		"4 per hour each caller", "key-20", "All keys of this plan (20)",
 	} {
 		if !strings.Contains(words, text) {
@@ -89,5 +89,28 @@ func TestPlanPreview(t *testing.T) {
 	s.Post("/policies/plans/1/edit", preview("limits", withShadow)).Wants(t, http.StatusOK, "3 per minute")
 	if s.Keys.Written() != written {
 		t.Error("a preview wrote something")
+	}
+}
+
+// The preview of a threshold says how many keys are above it now, since no call reports
+// these before their use falls.
+func TestThresholdBelowUse(t *testing.T) {
+	s := sitetest.New(t).Login()
+	s.Keys.Plan("hour", sitetest.Per(100, time.Hour))
+	s.Keys.CreateNamed("hour", "low", "high", "full")
+	s.Keys.Use("low", 79)
+	s.Keys.Use("high", 80)
+	s.Keys.Use("full", 100)
+	preview := func(limit string) sitetest.Reply {
+		form := sitetest.With(planOf("{policy#}", "hour", "5"), "limits", limit, "action", "preview", "reason", "")
+		return s.Post("/policies/plans/2/edit", form).Wants(t, http.StatusOK)
+	}
+	preview("100 per hour, notify at 80/100 %").Wants(t, http.StatusOK,
+		"2 keys at 80 % of 100 per hour or above now: reported when reached again.",
+		"1 key at 100 % of 100 per hour or above now")
+	for _, limit := range []string{"100 per hour", "100 per day, notify at 80 %", "1000 per hour, notify at 80 %"} {
+		if strings.Contains(preview(limit).Body, "or above now") {
+			t.Errorf("%s: keys are above a threshold", limit)
+		}
 	}
 }

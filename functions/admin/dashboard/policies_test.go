@@ -107,7 +107,7 @@ func TestPolicyConflict(t *testing.T) {
 	).Wants(t, http.StatusConflict, "<bdi>test</bdi> saved first", "plan theirs", "77 per hour",
 		"plan free: limits: 77 per minute → 20 per minute",
 		`name="version" value="`+s.Keys.Named("{policy#}")+`"`,
-		">20 per minute</textarea>", "Overwrite with my changes")
+		">20 per minute</textarea>", "Save mine over theirs")
 	if s.Keys.Written() != 0 {
 		t.Fatal("an edit of an older version was written")
 	}

@@ -46,6 +46,9 @@ func (d *dashboard) search(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return page.Failed("find key", err)
 	}
+	if note := secretNote(found); note != "" {
+		d.Flash(r, note, "")
+	}
 	if found.Key.ID != "" && (on == "" || on == "find") {
 		return page.Redirect(w, r, d.keyPath(found.Key))
 	}
@@ -75,6 +78,9 @@ func (d *dashboard) redirectSecret(w http.ResponseWriter, r *http.Request, secre
 		return page.Failed("find key", err)
 	case found.Key.ID != "":
 		to = d.keyPath(found.Key)
+		if note := secretNote(found); note != "" {
+			d.Flash(r, note, "")
+		}
 	default:
 		d.Flash(r, noSuchKey, "")
 	}

@@ -139,7 +139,7 @@ func TestFindByName(t *testing.T) {
 		t.Error("the entries of zeta include one of bolt")
 	}
 	s.Get("/audit?subject={zeta}").Wants(t, http.StatusOK, "left us")
-	s.Get("/audit?subject=nobody").Wants(t, http.StatusOK, "No key has this id or name")
+	s.Get("/audit?subject=nobody").Wants(t, http.StatusOK, "No key, plan or route has this name")
 }
 
 // The audit's filter includes entries at the instant from, and excludes those at to.

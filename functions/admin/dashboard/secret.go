@@ -37,7 +37,7 @@ func (d *dashboard) showSecret(w http.ResponseWriter, r *http.Request) error {
 	}
 	return d.Render(w, r, http.StatusOK, templates.FormOf(templates.FormPage{
 		Page: d.Page(r, heading), Trail: d.keyTrail(k), Heading: "Secret of", Name: name,
-		Secret: &templates.Secret{Heading: heading, Text: secret, Advice: advice,
+		Secret: &templates.Secret{Heading: heading, Text: secret, Advice: advice, Key: d.keyPath(k),
 			Call: d.exampleCall("x-api-key: " + secret)},
 	}))
 }
@@ -55,4 +55,16 @@ func (d *dashboard) previousSecretUse(ctx context.Context, k policy.Key) (string
 		return "Previous secret not used in 30 days.", nil
 	}
 	return "Previous secret last used " + page.Instant(at).Text + ".", nil
+}
+
+// secretNote says what checks make of a pasted secret that is not its key's current one;
+// empty for the current one and for an id.
+func secretNote(found app.ResolvedKey) string {
+	switch {
+	case found.Dead():
+		return "Calls with this secret get 401: a rotation replaced it."
+	case found.Previous():
+		return "Previous secret. It works until " + page.Instant(found.Key.Grace).Text + "."
+	}
+	return ""
 }

@@ -83,6 +83,38 @@ func TestDays(t *testing.T) {
 		s.Get("/?range="+name).Wants(t, http.StatusOK, want, `aria-current="true">`+
 			strings.ToUpper(name[:1])+name[1:]+", UTC")
 	}
-	s.Get("/audit?range=today").Wants(t, http.StatusOK, "key.create", `aria-current="true">today`)
+	s.Get("/audit?range=today").Wants(t, http.StatusOK, "key.create", `aria-current="true">Today, UTC`)
 	s.Get("/audit?range=yesterday").Wants(t, http.StatusOK, "No changes found")
+}
+
+// Denials and the audit choose their time in a menu as Overview does. It keeps the filter,
+// and a search keeps the time.
+func TestRangeOfLists(t *testing.T) {
+	s := sitetest.New(t).Login()
+	own := url.Values{"from": {time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)}}.Encode()
+	for path, texts := range map[string][]string{
+		"/denials":                             {`<summary class="button">Last 24 hours</summary>`},
+		"/denials?range=1h&plan=free":          {`>Last hour</summary>`, `href="/denials?plan=free&amp;range=today"`},
+		"/audit":                               {`>All time</summary>`},
+		"/audit?action=key.&range=7d":          {`>Last 7 days</summary>`, `href="/audit?action=key."`},
+		"/denials?plan=free&" + own:            {`>Own range</summary>`},
+		"/audit?action=key.&by=test&" + own:    {`>Own range</summary>`},
+		"/denials?range=yesterday&cause=limit": {`>Yesterday, UTC</summary>`},
+	} {
+		body := s.Get(path).Wants(t, http.StatusOK, texts...).Body
+		at, _ := url.Parse(path)
+		_, form, _ := strings.Cut(body, `<form class="own"`)
+		form, rest, _ := strings.Cut(form, "</form>")
+		for name, values := range at.Query() {
+			if name == "range" || name == "from" {
+				_, rest, _ = strings.Cut(rest, "data-filters")
+				rest, _, _ = strings.Cut(rest, "</form>")
+				if !strings.Contains(rest, `type="hidden" name="`+name+`"`) {
+					t.Errorf("%s: a search forgets %s", path, name)
+				}
+			} else if !strings.Contains(form, `type="hidden" name="`+name+`" value="`+values[0]+`"`) {
+				t.Errorf("%s: another time forgets %s", path, name)
+			}
+		}
+	}
 }

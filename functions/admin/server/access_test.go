@@ -150,6 +150,7 @@ var requests = map[string][3]int{
 	"PUT /api/v1/routes":                    {401, 403, 422},
 	"DELETE /api/v1/routes":                 {401, 403, 422},
 	"PUT /api/v1/all-callers":               {401, 403, 422},
+	"POST /api/v1/limits/enforce":           {401, 403, 422},
 	"POST /api/v1/import":                   {401, 403, 422},
 	"GET /api/v1/keys/{id}":                 {401, 200, 200},
 	"PATCH /api/v1/keys/{id}":               {401, 403, 422},

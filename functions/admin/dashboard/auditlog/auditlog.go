@@ -81,16 +81,15 @@ func (d *Pages) list() *table.Of[app.AuditQuery, changes.Entry] {
 		},
 		Columns: func(*app.AuditQuery) []table.Column[changes.Entry] { return d.columns },
 		Ranges: []templates.Option{
-			{Value: "", Text: "all"}, {Value: "today", Text: "today"},
-			{Value: "yesterday", Text: "yesterday"}, {Value: "7d", Text: "7d"},
+			{Value: "", Text: "All time"}, {Value: "today", Text: "Today, UTC"},
+			{Value: "yesterday", Text: "Yesterday, UTC"}, {Value: "7d", Text: "Last 7 days"},
 		},
 		Filters: func(_ context.Context, q *app.AuditQuery) ([]templates.Filter, error) {
 			return []templates.Filter{
-				{Name: "subject", Label: "Key", Hint: "Name, id or policy", Shown: q.Key.Name},
+				{Name: "subject", Label: "Of", Hint: "Key, plan, route or policy", Shown: q.Key.Name},
 				{Name: "action", Label: "Change", Options: auditActions},
 				{Name: "by", Label: "By", Hint: "Actor"},
 				{Name: "change", Label: "Number"},
-				{Name: "from", Label: "From", Time: true}, {Name: "to", Label: "To", Time: true},
 			}, nil
 		},
 		Empty: emptyAudit,
@@ -106,6 +105,8 @@ func (d *Pages) list() *table.Of[app.AuditQuery, changes.Entry] {
 			case q.Key.ID != "":
 				v.Above = templates.Parts(templates.Text("Changes of"),
 					templates.Link(page.Clip(q.Key.Name, page.MaxName), d.Path("/keys/"+q.Key.ID)))
+			case q.Part != "":
+				v.Above = templates.Text("Changes of " + page.Clip(q.Part, page.MaxName))
 			}
 			return nil
 		},
@@ -117,9 +118,9 @@ func emptyAudit(q *app.AuditQuery, found *list.Page[changes.Entry]) templates.Em
 	case found.Next != "":
 		return templates.Empty{Heading: "No changes on this page",
 			Advice: "No match among the latest changes. The next page searches older ones."}
-	case q.Subject != "" && q.Key.ID == "" && q.Subject != app.PolicyRecord:
+	case q.Subject != "" && q.Key.ID == "" && q.Part == "" && q.Subject != app.PolicyRecord:
 		return templates.Empty{Heading: "No changes found",
-			Advice: "No key has this id or name, and no change in this period mentions it."}
+			Advice: "No key, plan or route has this name, and no change in this period mentions it."}
 	}
 	return templates.Empty{Heading: "No changes found",
 		Advice: "Changes to keys and policies appear here."}

@@ -16,11 +16,12 @@ import (
 // maxTrialEdits is how many edits of the policy a search for the begin of a trial reads.
 const maxTrialEdits = 20
 
-// TrialSince returns the first whole minute in which the limits of a plan in shadow are as
-// they are: after the edit that made them, or the oldest edit that was read, or since counts
-// by minute are kept. It is zero if the plan has no such limits.
-func (c *Changes) TrialSince(ctx context.Context, p policy.Plan) (time.Time, error) {
-	if len(ShadowLimits(p)) == 0 {
+// TrialSince returns the first whole minute in which the limits in shadow of a plan, or with
+// 0 those for all callers, are as they are: after the edit that made them, or the oldest
+// edit that was read, or since counts by minute are kept. It is zero without such limits.
+func (c *Changes) TrialSince(ctx context.Context, set *policy.Set, plan int) (time.Time, error) {
+	now := LimitsOf(set, plan)
+	if len(ShadowLimits(now)) == 0 {
 		return time.Time{}, nil
 	}
 	since := wholeMinute(time.Now().Add(-records.MinutesKept))
@@ -31,11 +32,9 @@ func (c *Changes) TrialSince(ctx context.Context, p policy.Plan) (time.Time, err
 	}
 	for i, e := range found.Entries {
 		var before policy.Set
-		if !unmarshal(e.Subjects[0].Before, &before) {
-			return wholeMinute(e.Time), nil
-		}
-		old, existed := before.PlanByNumber(p.Number)
-		if !existed || !sameTrial(old, p) || i == len(found.Entries)-1 && found.Next > 0 {
+		if !unmarshal(e.Subjects[0].Before, &before) ||
+			!slices.EqualFunc(LimitsOf(&before, plan), now, limits.Limit.Equal) ||
+			i == len(found.Entries)-1 && found.Next > 0 {
 			return wholeMinute(e.Time), nil
 		}
 	}
@@ -45,12 +44,16 @@ func (c *Changes) TrialSince(ctx context.Context, p policy.Plan) (time.Time, err
 // wholeMinute returns the beginning of the first minute that does not begin before t.
 func wholeMinute(t time.Time) time.Time { return t.Add(time.Minute - 1).Truncate(time.Minute) }
 
-func sameTrial(a, b policy.Plan) bool {
-	return len(ShadowLimits(a)) == 0 && len(ShadowLimits(b)) == 0 ||
-		slices.EqualFunc(a.Limits, b.Limits, limits.Limit.Equal)
+// LimitsOf returns the limits of a plan, or with 0 those for all callers.
+func LimitsOf(set *policy.Set, plan int) []limits.Limit {
+	if plan == 0 {
+		return set.Limits
+	}
+	p, _ := set.PlanByNumber(plan)
+	return p.Limits
 }
 
-// ShadowLimits returns the limits of a plan that calls may exceed without being denied.
-func ShadowLimits(p policy.Plan) []limits.Limit {
-	return slices.DeleteFunc(slices.Clone(p.Limits), func(l limits.Limit) bool { return !l.Shadow })
+// ShadowLimits returns the limits of a list that calls may exceed without being denied.
+func ShadowLimits(list []limits.Limit) []limits.Limit {
+	return slices.DeleteFunc(slices.Clone(list), func(l limits.Limit) bool { return !l.Shadow })
 }

@@ -2,6 +2,7 @@ package chart
 
 import (
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -130,7 +131,8 @@ const inputTime = "2006-01-02T15:04:05"
 // time between the page's refreshes.
 func (p Period) Range(path string, seconds int) templates.Range {
 	r := templates.Range{
-		Action: path, Live: seconds, Text: "Own range", Problem: p.Problem,
+		Action: path, Hidden: []templates.Hidden{{Name: "live", Value: strconv.Itoa(seconds)}},
+		Text: "Own range", Problem: p.Problem,
 		From: p.From.UTC().Format(inputTime), To: p.To.UTC().Format(inputTime),
 	}
 	var names []string

@@ -58,8 +58,8 @@ func (d *Pages) list() *table.Of[app.DenialQuery, app.Denial] {
 		Caption: "Denied and refused calls by minute, newest first", Read: d.keys.Denials,
 		Columns: func(q *app.DenialQuery) []table.Column[app.Denial] { return d.columns(list.Values(q)) },
 		Ranges: []templates.Option{
-			{Value: "1h", Text: "1h"}, {Value: "", Text: "24h"},
-			{Value: "today", Text: "today"}, {Value: "yesterday", Text: "yesterday"},
+			{Value: "1h", Text: "Last hour"}, {Value: "", Text: "Last 24 hours"},
+			{Value: "today", Text: "Today, UTC"}, {Value: "yesterday", Text: "Yesterday, UTC"},
 		},
 		Filters: func(ctx context.Context, q *app.DenialQuery) (_ []templates.Filter, err error) {
 			if count, err = d.counts(ctx, q); err != nil {
@@ -160,8 +160,6 @@ func (d *Pages) filters(ctx context.Context, q *app.DenialQuery, c *counted) ([]
 		},
 		{Name: "route", Label: "Route", Options: options("any route", q.Route, routes)},
 		{Name: "cause", Label: "Cause", Options: causes},
-		{Name: "from", Label: "From", Time: true},
-		{Name: "to", Label: "To", Time: true},
 		{Name: "request", Label: "Request", Hint: "Reference or request id"},
 	}, nil
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"tidegate/internal/changes"
+	"tidegate/functions/admin/app"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
@@ -153,44 +153,15 @@ func (f *failure) Unwrap() error { return f.error }
 // Failed adds the operation to an error of the store. Fail logs it.
 func Failed(operation string, err error) error { return &failure{err, operation} }
 
-// ProblemOf returns what users see of an error of the store: 404 for a missing key, 400
-// for an invalid argument, 503 for the rest. It logs the error if Valkey failed, or if a
-// person must act.
+// ProblemOf returns what users see of an error: 400 for an invalid argument, else that of
+// app.ProblemOf, with what is known of an outage of Valkey. It logs the cause if that says so.
 func (rd *Renderer) ProblemOf(err error) Problem {
-	var invalid *policy.InvalidError
-	var damaged *changes.DamagedError
-	var stray *changes.StrayError
-	p := Problem{Status: http.StatusServiceUnavailable}
-	expected := true
-	switch {
-	case errors.Is(err, policy.ErrNotFound):
-		p = Problem{Status: http.StatusNotFound, Heading: "Key not found"}
-	case errors.As(err, &invalid):
-		p.Status = http.StatusBadRequest
-	case errors.Is(err, changes.ErrUnknown):
-		expected = false
-		p.Heading = "It is not known whether this was saved"
-		p.Advice = "If it was, the audit shows it within 15 minutes. Look there before you try again."
-		p.Acted = true
-	case errors.Is(err, changes.ErrAhead):
-		expected = false
-		p.Heading = "Valkey holds changes that this log lacks"
-		p.Advice = "Edits are refused. Bring the log back, or run scripts/restore -take."
-	case errors.As(err, &damaged):
-		number := strconv.FormatUint(damaged.Number, 10)
-		p.Heading = "Change " + number + " of the log is missing or damaged"
-		p.Advice = "Nothing was changed. Bring its object back, or run scripts/restore -void " + number + "."
-	case errors.As(err, &stray):
-		p.Heading = "A file among the changes is not one"
-		p.Advice = "Nothing was changed. Move " + stray.Name + " out of the store of the log."
-	case errors.Is(err, changes.ErrStore):
-		p.Heading = "The log of changes is unavailable"
-		p.Advice = "Nothing was changed. Try again in a moment. Revocations and bans of one key still act."
-	case errors.Is(err, changes.ErrLate):
-		p.Heading = "The request took too long"
-		p.Advice = "Nothing was changed. Try again."
-	default:
-		expected = false
+	if _, invalid := errors.AsType[*policy.InvalidError](err); invalid {
+		return Problem{Status: http.StatusBadRequest}
+	}
+	shown, known := app.ProblemOf(err)
+	p := Problem{Status: shown.Status, Heading: shown.Heading, Advice: shown.Advice, Acted: shown.Acted}
+	if !known {
 		p.Advice = Outage
 		if text := rd.outage.Load(); text != nil {
 			p.Advice = *text
@@ -199,7 +170,7 @@ func (rd *Renderer) ProblemOf(err error) Problem {
 			p.Advice = "Last answer: " + Instant(time.Unix(at, 0)).Text + ". " + p.Advice
 		}
 	}
-	if !expected {
+	if shown.Log {
 		operation := "answer request"
 		if f, ok := errors.AsType[*failure](err); ok {
 			operation = f.operation

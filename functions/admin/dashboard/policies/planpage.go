@@ -2,7 +2,6 @@ package policies
 
 import (
 	"cmp"
-	"context"
 	"net/http"
 	"net/url"
 	"slices"
@@ -43,7 +42,7 @@ func (d *pages) showPlan(w http.ResponseWriter, r *http.Request) error {
 			Advice: "It may have been deleted or renamed.",
 			Action: templates.Choice{Text: "Go to policies", Address: d.Path("/policies")}}
 	}
-	since, err := d.TrialSince(r.Context(), p)
+	since, err := d.TrialSince(r.Context(), set, p.Number)
 	if err != nil {
 		return page.Failed("read audit", err)
 	}
@@ -66,8 +65,9 @@ func (d *pages) planPage(r *http.Request, p policy.Plan, use app.PlanUse, since 
 	v := templates.PlanPage{
 		Page: d.Page(r, "Plan "+name), Name: name, Live: d.Live(r, at, nil, time.Now()),
 		Trail:   []templates.Choice{{Text: "Policies", Address: d.Path("/policies")}},
-		Figures: planFigures(use, keys, all), Facts: d.planFacts(p), Limits: d.planLimits(p, use.Keys),
-		Shadow: d.shadow(p, use, since),
+		Figures: planFigures(use, keys, all), Facts: d.planFacts(p),
+		Limits: d.planLimits(p, use.Keys, page.CanEdit(r)),
+		Shadow: d.trial(p, use, since, page.CanEdit(r)),
 		All:    templates.Choice{Text: "All keys of this plan (" + page.Number(keys) + ")", Address: all},
 	}
 	v.Live.Outage = wording.Outage([]policy.Plan{p})
@@ -119,17 +119,20 @@ func (d *pages) planFacts(p policy.Plan) []templates.Fact {
 	return []templates.Fact{
 		{Name: "If Valkey is unavailable", Value: policydoc.DegradedText(p)},
 		{Name: "Open routes", Value: page.Clip(policydoc.OpensText(p.Opens), wording.MaxText)},
-		{Name: "Changes", Value: "audit of the policy", Address: d.Path("/audit?subject=" +
-			app.PolicyRecord)},
+		{Name: "Changes", Value: "audit of this plan", Address: page.Address(d.Path("/audit"),
+			url.Values{"subject": {"plan " + p.Name}})},
 	}
 }
 
 // planLimits describes the use of each limit by the keys for which it holds.
-func (d *pages) planLimits(p policy.Plan, keys []app.PlanKey) []templates.PlanLimit {
+func (d *pages) planLimits(p policy.Plan, keys []app.PlanKey, edits bool) []templates.PlanLimit {
 	rows := make([]templates.PlanLimit, len(p.Limits))
 	for i, l := range p.Limits {
 		var used []int64
 		row := templates.PlanLimit{Limit: l.Rate(), Marks: l.Marks(), Median: "–", High: "–", Highest: "–"}
+		if edits && !l.Shadow {
+			row.Try = page.Address(d.planPath(p.Number)+"/edit", url.Values{"try": {l.String()}})
+		}
 		for _, k := range keys {
 			at := slices.IndexFunc(k.Limits, func(s enforce.LimitState) bool {
 				return s.Source == limits.FromPlan && s.Index == i && !s.CountsOnly && !s.Unread
@@ -169,34 +172,18 @@ func (d *pages) planKeyRow(k app.PlanKey) templates.PlanKey {
 		Calls:  page.Number(k.Calls.Calls()), Denied: page.Number(k.Calls.Denied)}
 }
 
-// shadow describes what the limits of a plan in shadow would have denied since a time; nil
-// if it has none.
-func (d *pages) shadow(p policy.Plan, use app.PlanUse, since time.Time) *templates.Trial {
-	shadow := changes.ShadowLimits(p)
+// trial counts what the limits of a plan in shadow would have denied since a time. It
+// returns nil if the plan has none.
+func (d *pages) trial(p policy.Plan, use app.PlanUse, since time.Time, edits bool) *templates.Trial {
+	shadow := changes.ShadowLimits(p.Limits)
 	if len(shadow) == 0 {
 		return nil
 	}
-	t := d.trial(p, use, since)
-	t.Limits = policydoc.Each(shadow)
-	return &t
-}
-
-// trial counts what the limits of a plan in shadow would have denied since a time.
-func (d *pages) trial(p policy.Plan, use app.PlanUse, since time.Time) templates.Trial {
-	var t templates.Trial
+	t := &templates.Trial{}
+	t.Limits, t.Result = d.tried(p.Limits, use.Shadow, p, since, edits)
 	names := map[string]bool{}
-	for _, l := range changes.ShadowLimits(p) {
+	for _, l := range shadow {
 		names[answer.NameOf(l)] = true
-	}
-	if since.After(time.Now()) {
-		t.Result = "Counted from " + page.Instant(since).Text + " on."
-		return t
-	}
-	all := int64(0)
-	for _, k := range use.Shadow.ByKind() {
-		if k.Cause == cause.Shadow && k.Plan == p.Name && names[k.Limit] {
-			all += k.Calls
-		}
 	}
 	type hit struct {
 		key          app.PlanKey
@@ -229,33 +216,9 @@ func (d *pages) trial(p policy.Plan, use app.PlanUse, since time.Time) templates
 	if !use.All {
 		count = "at least " + count
 	}
-	t.Result = "Since " + page.Instant(since).Text + ": would have denied " +
-		page.AtLeast(all, use.Shadow.Incomplete()) + " calls, of " + count + "; " +
-		page.Number(int64(newly)) + " newly denied."
-	return t
-}
-
-// Effects says what the limits of a plan in shadow would have denied; nothing without any.
-func Effects(shared *changes.Changes, keys *app.Registry) func(context.Context, *policy.Set, policy.Plan) (
-	[]string, error) {
-	d := &pages{Renderer: &page.Renderer{}, Changes: shared, keys: keys}
-	return func(ctx context.Context, set *policy.Set, p policy.Plan) ([]string, error) {
-		if len(changes.ShadowLimits(p)) == 0 {
-			return nil, nil
-		}
-		since, err := d.TrialSince(ctx, p)
-		if err != nil {
-			return nil, err
-		}
-		use, err := keys.PlanUse(ctx, set, p, since)
-		if err != nil {
-			return nil, err
-		}
-		t := d.trial(p, use, since)
-		effects := []string{"Limits in shadow: " + t.Result}
-		for _, k := range t.Keys {
-			effects = append(effects, k.Key.Text+": "+k.Would+" of "+k.Calls+" calls")
-		}
-		return effects, nil
+	if !since.After(time.Now()) {
+		t.Result += ", of " + count + "; " + page.Number(int64(newly)) + " newly denied"
 	}
+	t.Result += "."
+	return t
 }

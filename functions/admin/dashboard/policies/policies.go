@@ -75,8 +75,7 @@ func (d *pages) showPolicies(w http.ResponseWriter, r *http.Request) error {
 		return page.Failed("read policy", err)
 	}
 	p := templates.PoliciesPage{
-		Page: d.Page(r, "Policies"), Version: page.Number(set.Version),
-		Limits: policydoc.Each(set.Limits), Everyone: allCallersFacts(set),
+		Page: d.Page(r, "Policies"), Version: page.Number(set.Version), Everyone: allCallersFacts(set),
 		Audit: d.Path("/audit?subject=" + app.PolicyRecord), Export: d.Path("/policies.yaml"),
 		Files: []templates.Choice{{Text: "Plans as CSV", Address: d.Path("/policies/plans.csv")},
 			{Text: "Routes as CSV", Address: d.Path("/policies/routes.csv")}},
@@ -93,6 +92,19 @@ func (d *pages) showPolicies(w http.ResponseWriter, r *http.Request) error {
 	edits := page.CanEdit(r)
 	p.Plans = table.Rows("Plans", d.planColumns(edits), plans.Items, nil)
 	p.Routes = table.Rows("Routes", d.routeColumns(edits), routes.Items, nil)
+	if p.Shadow, p.Since, err = d.triedForAll(r.Context(), set, edits); err != nil {
+		return page.Failed("read limits in shadow", err)
+	}
+	for _, l := range set.Limits {
+		if l.Shadow {
+			continue
+		}
+		row := templates.PlanLimit{Limit: l.String()}
+		if edits {
+			row.Try = page.Address(d.Path("/policies/all"), url.Values{"try": {l.String()}})
+		}
+		p.Limits = append(p.Limits, row)
+	}
 	if edits {
 		p.NewPlan = d.Path("/policies/plans/new")
 		p.NewRoute = d.Path("/policies/routes/new")

@@ -38,7 +38,8 @@ func TestTrial(t *testing.T) {
 		Shadow: counted(0, map[records.Kind][]int64{shadow("3 per minute", "free"): {7},
 			shadow("3 per minute", "pro"): {11}, shadow("9 per hour", "free"): {13}})}
 	d := &pages{Renderer: page.New("", "", slog.New(slog.DiscardHandler), nil)}
-	got := d.trial(policy.Plan{Name: "free", Limits: []limits.Limit{limit}}, use, time.Now().Add(-time.Hour))
+	got := d.trial(policy.Plan{Number: 1, Name: "free", Limits: []limits.Limit{limit}}, use,
+		time.Now().Add(-time.Hour), false)
 	if !strings.HasSuffix(got.Result, ": would have denied 7 calls, of at least 2 keys; 1 newly denied.") {
 		t.Errorf("got %q", got.Result)
 	}

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -115,7 +116,7 @@ func (l *Of[Q, T]) Show(w http.ResponseWriter, r *http.Request) error {
 		live := l.Renderer.Live(r, v.Path, here, time.Now())
 		live.Summary = page.Number(int64(len(found.Items))) + " rows shown"
 		v.Live, values = &live, page.WithLive(values, live.Seconds)
-		v.Hidden = append(v.Hidden, templates.Option{Value: "live", Text: strconv.Itoa(live.Seconds)})
+		v.Hidden = append(v.Hidden, templates.Hidden{Name: "live", Value: strconv.Itoa(live.Seconds)})
 	}
 	v.Clear = page.Address(v.Path, page.WithLive(nil, page.LiveSeconds(r)))
 	v.Table, v.Notes, v.Empty = l.table(q, found.Items, v.Path, values), found.Notes, l.Empty(q, &found)
@@ -191,11 +192,41 @@ const (
 	formTime = "2006-01-02T15:04" // of a datetime-local field, in UTC
 )
 
+// timeFields are the parameters of a list.Period.
+var timeFields = []string{"range", "from", "to"}
+
+// timeRange returns the menu of the list's time, which keeps the other parameters.
+func (l *Of[Q, T]) timeRange(path string, values url.Values) *templates.Range {
+	r := &templates.Range{Action: path, Text: "Own range",
+		Choices: page.Spans(path, values, l.Ranges, values.Get("range"))}
+	for _, c := range r.Choices {
+		if c.Current {
+			r.Text = c.Text
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		switch at, err := list.ParseInstant(values.Get(name)); {
+		case slices.Contains(timeFields, name) && err != nil:
+		case name == "from":
+			r.From = at.Format(formTime)
+		case name == "to":
+			r.To = at.Format(formTime)
+		case name != "after" && values.Get(name) != "":
+			r.Hidden = append(r.Hidden, templates.Hidden{Name: name, Value: values.Get(name)})
+		}
+	}
+	return r
+}
+
 // addFilters adds the form with the values of the query, its chips, and the named ranges.
 func (l *Of[Q, T]) addFilters(r *http.Request, v *templates.List, q *Q, values url.Values) error {
 	if l.Ranges != nil {
-		v.Ranges = page.Spans(v.Path, values, l.Ranges, values.Get("range"))
-		v.Hidden = append(v.Hidden, templates.Option{Value: "range", Text: values.Get("range")})
+		v.Range = l.timeRange(v.Path, values)
+		for _, name := range timeFields {
+			if value := values.Get(name); value != "" {
+				v.Hidden = append(v.Hidden, templates.Hidden{Name: name, Value: value})
+			}
+		}
 	}
 	if l.Filters == nil {
 		return nil
@@ -215,9 +246,6 @@ func (l *Of[Q, T]) addFilters(r *http.Request, v *templates.List, q *Q, values u
 			if o.Value == f.Value {
 				chip.Value = o.Text
 			}
-		}
-		if at, err := list.ParseInstant(f.Value); f.Time && err == nil {
-			f.Value, chip.Value = at.Format(formTime), page.Instant(at).Text
 		}
 		chip.Value = page.Clip(chip.Value, page.MaxName)
 		v.Chips = append(v.Chips, chip)

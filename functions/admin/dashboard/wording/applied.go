@@ -140,6 +140,10 @@ func Diagnosis(d app.Diagnosis) templates.Diagnosis {
 		v.State = "The next call passes."
 	case d.AtLeast:
 		v.State = "No denied or refused call is known in the last 24 hours; some may be missing."
+	case d.New && d.Passed == 0:
+		v.State = "Waiting for the first call."
+	case d.New && d.Passed == 1:
+		v.State = "The first call passed."
 	default:
 		v.State = "No call denied or refused in the last 24 hours."
 	}
