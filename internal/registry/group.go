@@ -110,7 +110,8 @@ func (s *Store) OverrideGroup(ctx context.Context, name string, o *policy.Overri
 // BillGroup says when the billing months of a group begin: the zero value for the first day
 // of a month in UTC. It fails with ErrNotFound for a group without keys; otherwise as
 // SaveSet does.
-func (s *Store) BillGroup(ctx context.Context, name string, b limits.Billing, edit Edit) (*policy.Set, error) {
+func (s *Store) BillGroup(ctx context.Context, name string, b limits.Billing, edit Edit) (*policy.Set,
+	error) {
 	return s.editGroup(ctx, name, GroupBilling, edit, func(next *policy.Set) error {
 		if next.GroupBilling[name] = b; b == (limits.Billing{}) {
 			delete(next.GroupBilling, name)

@@ -157,7 +157,8 @@ func TestGroupEditsAreBasedOnAVersion(t *testing.T) {
 	w.createInGroup(t, "b", "zebra")
 	based := registry.Edit{By: byTest.By}
 	override := func(name, reason string) error {
-		_, err := w.OverrideGroup(t.Context(), name, &policy.Override{Limits: perMinute(3), Reason: reason}, based)
+		o := policy.Override{Limits: perMinute(3), Reason: reason}
+		_, err := w.OverrideGroup(t.Context(), name, &o, based)
 		return err
 	}
 	end := func() error {

@@ -210,7 +210,8 @@ func (r *Registry) ResetGroup(ctx context.Context, name string, e Edit) error {
 
 // BillGroup says when the billing months of a group begin, by registry.Store.BillGroup, and
 // returns the stored set.
-func (r *Registry) BillGroup(ctx context.Context, name string, b limits.Billing, e Edit) (*policy.Set, error) {
+func (r *Registry) BillGroup(ctx context.Context, name string, b limits.Billing, e Edit) (*policy.Set,
+	error) {
 	saved, err := r.store.BillGroup(ctx, name, b, e)
 	return saved, Noted(ctx, err)
 }
