@@ -10,6 +10,7 @@ import (
 	"tidegate/internal/crossing"
 	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/store"
 )
@@ -58,7 +59,7 @@ func (c *checker) Check(ctx context.Context, call enforce.Call) (enforce.Result,
 
 // Settle settles a call. It takes at most 3/2 of VALKEY_TIMEOUT, plus
 // VALKEY_CONNECT_TIMEOUT while it waits for a connection.
-func (c *checker) Settle(ctx context.Context, text string, actual map[string]int64) (enforce.Settlement,
+func (c *checker) Settle(ctx context.Context, text string, actual limits.Costs) (enforce.Settlement,
 	error) {
 	s, err := c.connector.Settle(ctx, text, actual)
 	if err == nil {

@@ -12,6 +12,7 @@ import (
 
 	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
+	"tidegate/internal/limits"
 	"tidegate/internal/records"
 	"tidegate/internal/store"
 )
@@ -74,7 +75,7 @@ func (c *connector) Check(ctx context.Context, call enforce.Call) (enforce.Resul
 
 // Settle connects if necessary, and settles a call.
 func (c *connector) Settle(ctx context.Context, text string,
-	actual map[string]int64) (enforce.Settlement, error) {
+	actual limits.Costs) (enforce.Settlement, error) {
 	ctx, cancel := store.WithTimeouts(ctx, c.limit(), c.config.ValkeyConnectTimeout)
 	defer cancel()
 	if err := c.await(ctx); err != nil {

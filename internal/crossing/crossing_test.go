@@ -211,7 +211,8 @@ func TestSettlementsCross(t *testing.T) {
 	step := func(actual int64, thresholds ...string) {
 		t.Helper()
 		result := e.call(t, call, false)
-		s, err := e.checker.Settle(t.Context(), result.Settlement, map[string]int64{limits.Cost: actual})
+		cost := limits.Costs{Units: map[string]int64{limits.Cost: actual}}
+		s, err := e.checker.Settle(t.Context(), result.Settlement, cost)
 		if err != nil || s.Name != "Acme" || s.Plan != "free" || s.Route != "chat" {
 			t.Fatalf("settle %d: got %+v, %v; want Acme, free, chat", actual, s, err)
 		}
@@ -317,7 +318,8 @@ func TestSettlementOfAnAddress(t *testing.T) {
 		Route: route.Call{Method: "POST", Path: "/chat"}}
 	e := w.environment(t)
 	result := e.call(t, call, false)
-	s, err := e.checker.Settle(t.Context(), result.Settlement, map[string]int64{limits.Cost: 600})
+	cost := limits.Costs{Units: map[string]int64{limits.Cost: 600}}
+	s, err := e.checker.Settle(t.Context(), result.Settlement, cost)
 	if err != nil || len(s.Crossings) != 1 {
 		t.Fatalf("got %+v, %v; want one threshold crossed", s, err)
 	}

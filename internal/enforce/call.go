@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"tidegate/internal/apikey"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
 )
@@ -22,9 +23,9 @@ type Call struct {
 	Network netip.Prefix // client's address as limits of each address count it; invalid if unknown
 	Route   route.Call
 
-	// Costs are what a direct call says that it costs, by unit, in place of the routes'; nil
-	// for none. Settle says that it will be settled, whatever the routes say.
-	Costs  map[string]int64
+	// Costs are what a direct call says that it costs, in place of the routes'. Settle says
+	// that it will be settled, whatever the routes say.
+	Costs  limits.Costs
 	Settle bool
 
 	Resource string // resource matched by API Gateway, such as /orders/{id}; for records only

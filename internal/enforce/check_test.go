@@ -273,14 +273,15 @@ func TestSettle(t *testing.T) {
 			if !r.Allowed || r.Settlement == "" {
 				t.Fatalf("got %+v", r)
 			}
-			s, err := w.Settle(t.Context(), r.Settlement, c.actual)
+			s, err := w.Settle(t.Context(), r.Settlement, limits.Costs{Units: c.actual})
 			if err != nil || s.Partial != c.partial || s.Reserved["tokens"] != 20 || s.Route != "chat" {
 				t.Fatalf("settle %v: %+v, %v", c.actual, s, err)
 			}
 			if got := used(); !slices.Equal(got, c.used) {
 				t.Errorf("after %v: used %v, want %v", c.actual, got, c.used)
 			}
-			if _, err := w.Settle(t.Context(), r.Settlement, c.actual); !errors.Is(err, ErrSettled) {
+			_, err = w.Settle(t.Context(), r.Settlement, limits.Costs{Units: c.actual})
+			if !errors.Is(err, ErrSettled) {
 				t.Errorf("settled twice: %v", err)
 			}
 		}
@@ -356,7 +357,8 @@ func TestCallsAtOnce(t *testing.T) {
 	if denied.Allowed || denied.RetryAfter() != time.Second || denied.Repeats || first.Settlement == "" {
 		t.Errorf("got %+v", denied)
 	}
-	if _, err := w.Settle(t.Context(), first.Settlement, map[string]int64{limits.Cost: 1}); err != nil {
+	one := limits.Costs{Units: map[string]int64{limits.Cost: 1}}
+	if _, err := w.Settle(t.Context(), first.Settlement, one); err != nil {
 		t.Fatal(err)
 	}
 	w.passes("one", "GET /x", 2, 1)

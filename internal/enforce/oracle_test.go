@@ -573,7 +573,7 @@ func (h *history) settle(i int) error {
 	}
 	h.say("settle %d: %v", s.call, actual)
 	h.since.visit(s)
-	if _, err := h.Settle(h.t.Context(), s.text, actual); err != nil {
+	if _, err := h.Settle(h.t.Context(), s.text, limits.Costs{Units: actual}); err != nil {
 		return err
 	}
 	done := map[string]bool{}

@@ -129,27 +129,33 @@ func (r *round) unitOf(t taken, state limiter.State) (unit string, ends, settles
 
 // Settle moves what a call took to the costs that were really used, once. The limits of the
 // caller are moved to them, those of its group by at most MaxSettle times what the call
-// took; other limits keep what they took. What is above a limit is owed. actual has costs
-// by unit; a unit that it lacks keeps what was taken. Settle returns ErrSettlement,
-// ErrExpired, ErrSettled or ErrCost. After any other error the call may or may not be
+// took; other limits keep what they took. What is above a limit is owed. A unit that actual
+// does not name keeps what was taken. Settle returns ErrSettlement, ErrExpired, ErrSettled
+// or ErrCost. After any other error the call may or may not be
 // settled; a retry is safe.
-func (c *Checker) Settle(ctx context.Context, text string, actual map[string]int64) (Settlement, error) {
+func (c *Checker) Settle(ctx context.Context, text string, actual limits.Costs) (Settlement, error) {
 	s, ok := c.seal.read(text)
 	if !ok {
 		return Settlement{}, ErrSettlement
 	}
-	for unit, cost := range actual {
+	for unit, cost := range actual.Units {
 		if cost < 0 || cost > limits.MaxRequests {
 			return Settlement{}, fmt.Errorf("%w: %d %s is not 0 to %d", ErrCost, cost, unit,
 				int64(limits.MaxRequests))
 		}
 	}
-	result := Settlement{Reserved: map[string]int64{}, Actual: actual, ID: s.subject, Route: s.route}
+	result := Settlement{Reserved: map[string]int64{}, Actual: actual.Units, ID: s.subject, Route: s.route}
 	for _, p := range s.parts {
 		for _, state := range p.states {
 			if !state.ends {
 				result.Reserved[state.unit] = state.Cost
 			}
+		}
+	}
+	if actual.Free {
+		result.Actual = map[string]int64{limits.Cost: 0}
+		for unit := range result.Reserved {
+			result.Actual[unit] = 0
 		}
 	}
 	set, k, err := c.read(ctx, Call{Subject: s.subject, Plan: s.plan})
@@ -164,7 +170,7 @@ func (c *Checker) Settle(ctx context.Context, text string, actual map[string]int
 	if plan, refused := set.planOf(&k.key, s.plan); refused == nil {
 		result.Plan = plan.Name
 	}
-	return result, c.settle(ctx, set, k, s, &result)
+	return result, c.settle(ctx, set, k, s, actual, &result)
 }
 
 // read reads a caller's record and the newest policy set.
@@ -191,11 +197,12 @@ func (c *Checker) read(ctx context.Context, call Call) (*compiled, *caller, erro
 }
 
 // settle makes the changes: first the caller's, which take the mark away, then the group's.
-func (c *Checker) settle(ctx context.Context, set *compiled, k *caller, s *sealed, result *Settlement) error {
+func (c *Checker) settle(ctx context.Context, set *compiled, k *caller, s *sealed, actual limits.Costs,
+	result *Settlement) error {
 	mark := keyspace.Of(s.subject, s.mark)
 	charged := map[string]int64{} // by key of the state
 	for i, p := range s.parts {
-		changes, key := p.changes(result.Actual, p.subject != s.subject), ""
+		changes, key := p.changes(actual, p.subject != s.subject), ""
 		if i == 0 && p.subject == s.subject && len(changes.Changes) > 0 {
 			key = mark
 		} else if i == 0 { // no state of the caller changes
@@ -246,10 +253,10 @@ func (c *Checker) unmark(ctx context.Context, mark string) error {
 }
 
 // changes returns the settlement of the states of one subject.
-func (p *sealedPart) changes(actual map[string]int64, bounded bool) limiter.Settlement {
+func (p *sealedPart) changes(actual limits.Costs, bounded bool) limiter.Settlement {
 	changes := limiter.Settlement{At: p.at}
 	for _, state := range p.states {
-		cost, given := actual[state.unit]
+		cost, given := actual.Of(state.unit)
 		if state.ends {
 			cost, given = 0, true
 		}

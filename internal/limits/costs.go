@@ -22,8 +22,8 @@ const costName = "cost"
 // IsZero reports whether the costs name no unit.
 func (c Costs) IsZero() bool { return !c.Free && len(c.Units) == 0 }
 
-// of returns the cost in a unit; ok is false if the costs do not name it.
-func (c Costs) of(unit string) (cost int64, ok bool) {
+// Of returns the cost in a unit; ok is false if the costs do not name it.
+func (c Costs) Of(unit string) (cost int64, ok bool) {
 	if c.Free {
 		return 0, true
 	}
@@ -84,18 +84,20 @@ func (c Costs) MarshalJSON() ([]byte, error) {
 func (c *Costs) UnmarshalJSON(data []byte) error {
 	*c = Costs{}
 	if data = bytes.TrimSpace(data); len(data) > 0 && data[0] == '{' {
-		var named map[string]int64
+		var named map[string]*int64
 		if err := json.Unmarshal(data, &named); err != nil {
 			return err
 		}
 		for unit, cost := range named {
-			switch unit {
-			case "":
+			switch {
+			case unit == "":
 				return FieldError{costName, "has a unit without a name: write cost, or the unit's name"}
-			case costName:
+			case cost == nil:
+				return FieldError{costName + "." + unit, "is null: write a number, or leave it out"}
+			case unit == costName:
 				unit = Cost
 			}
-			setUnit(c, unit, cost)
+			setUnit(c, unit, *cost)
 		}
 		return nil
 	}
@@ -119,8 +121,8 @@ func setUnit(c *Costs, unit string, cost int64) {
 	c.Units[unit] = cost
 }
 
-// errors returns what is wrong with costs; field is their place.
-func (c Costs) errors(field string) []FieldError {
+// Errors returns what is wrong with costs; field is their place.
+func (c Costs) Errors(field string) []FieldError {
 	var errs []FieldError
 	if len(c.Units) > MaxUnits {
 		errs = append(errs, FieldError{field,

@@ -89,7 +89,7 @@ func (p *Policy) dearest(l Limit) (of Route, cost int64) {
 		return of, 0
 	}
 	for _, r := range p.Routes {
-		c, ok := r.costs().of(l.Unit)
+		c, ok := r.costs().Of(l.Unit)
 		if !ok || c <= cost || slices.Contains(l.Except, r.Name) {
 			continue
 		}

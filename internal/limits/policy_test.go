@@ -444,7 +444,7 @@ func TestOverrideWarnings(t *testing.T) {
 
 // A cost that could be read in two ways is refused.
 func TestCostsRefused(t *testing.T) {
-	for _, text := range []string{`null`, `{"":3}`, `{"":3,"cost":7}`, `"5"`, `1.5`, `{"input":null`} {
+	for _, text := range []string{`null`, `{"":3}`, `{"":3,"cost":7}`, `"5"`, `1.5`, `{"input":null}`} {
 		var c Costs
 		if err := json.Unmarshal([]byte(text), &c); err == nil {
 			t.Errorf("%s is read as %q", text, c)

@@ -123,7 +123,7 @@ func (p *Policy) routeErrors() []FieldError {
 		if n := len(r.Match); n < 1 || n > MaxPatterns {
 			add(at+".match", fmt.Sprintf("has %d patterns: must have 1 to %d", n, MaxPatterns))
 		}
-		errs = append(errs, r.Cost.errors(at+".cost")...)
+		errs = append(errs, r.Cost.Errors(at+".cost")...)
 		own := map[string]bool{}
 		for j, pattern := range r.Match {
 			field := fmt.Sprintf("%s.match[%d]", at, j)

@@ -91,9 +91,9 @@ type Call struct {
 	// specific; empty for none.
 	Route string
 
-	// Given has costs by unit that whoever makes the call knows, in place of the routes'; nil
-	// for none. Settled says that they are settled, whatever the routes say.
-	Given   map[string]int64
+	// Given has costs that whoever makes the call knows, in place of the routes'. Settled says
+	// that they are settled, whatever the routes say.
+	Given   Costs
 	Settled bool
 
 	router *Router
@@ -169,7 +169,7 @@ func (r *Route) costs() Costs {
 // stating returns the most specific route that names a unit.
 func (c *Call) stating(unit string) (Matched, bool) {
 	for _, m := range c.Routes {
-		if _, ok := m.route.costs().of(unit); ok {
+		if _, ok := m.route.costs().Of(unit); ok {
 			return m, true
 		}
 	}
@@ -184,11 +184,11 @@ func (c *Call) Cost(unit string) (cost int64, settles, has bool) {
 	}
 	m, stated := c.stating(unit)
 	settles = c.Settled || stated && m.route.Settle
-	if cost, given := c.Given[unit]; given {
+	if cost, given := c.Given.Of(unit); given {
 		return cost, settles, true
 	}
 	if stated {
-		cost, _ := m.route.costs().of(unit)
+		cost, _ := m.route.costs().Of(unit)
 		return cost, settles, true
 	}
 	return 1, settles, unit == Cost

@@ -18,8 +18,8 @@ type Actor struct {
 type Edit struct {
 	By     Actor
 	Reason string // up to 200 characters; may be empty
-	// Version is the version that Reset and Delete are based on; 0 for any. Other changes
-	// get it as an argument.
+	// Version is the version that Reset and Delete are based on, and of the policy that a change
+	// of a group is based on; 0 for any. Other changes get it as an argument.
 	Version int64
 	// Repeat makes Create and Rotate repeatable; nil if they are not.
 	Repeat *Repeat

@@ -119,56 +119,65 @@ func (s *Store) ResetGroup(ctx context.Context, name string, edit Edit) error {
 // override ends; nil ends it at once. Counts stay, and a key's own override wins. Every
 // check that starts after it returns obeys. It fails with ErrNotFound for a group without
 // keys, or without an override to end; otherwise as SaveSet does.
-func (s *Store) OverrideGroup(ctx context.Context, name string, o *policy.Override, edit Edit) error {
+func (s *Store) OverrideGroup(ctx context.Context, name string, o *policy.Override, edit Edit) (*policy.Set,
+	error) {
 	action := GroupOverride
 	if o == nil {
 		action = GroupEnd
 	}
-	_, err := s.editSet(ctx, action, edit, func(ctx context.Context, r *changes.Reader,
-		current *policy.Set) (*policy.Set, error) {
-		next := *current
-		next.GroupOverrides = maps.Clone(current.GroupOverrides)
-		s.dropEnded(&next)
-		if o == nil {
-			if _, found := next.GroupOverrides[name]; !found {
-				return nil, policy.ErrNotFound
-			}
-			delete(next.GroupOverrides, name)
-			return &next, nil
+	return s.editGroup(ctx, name, action, edit, func(next *policy.Set) error {
+		if o != nil {
+			next.GroupOverrides[name] = *o
+			return o.Validate(next)
 		}
-		if n, err := r.Count(ctx, groupList(name)+"\x00"); err != nil || n == 0 {
-			return nil, cmp.Or(err, policy.ErrNotFound)
+		if over, found := next.GroupOverrides[name]; !found || !over.ActiveAt(s.Now()) {
+			return policy.ErrNotFound
 		}
-		if err := o.Validate(current); err != nil {
-			return nil, err
-		}
-		if next.GroupOverrides == nil {
-			next.GroupOverrides = map[string]policy.Override{}
-		}
-		next.GroupOverrides[name] = *o
-		return &next, nil
+		delete(next.GroupOverrides, name)
+		return nil
 	})
-	return err
 }
 
 // BillGroup says when the billing months of a group begin: the zero value for the first day
 // of a month in UTC. It fails with ErrNotFound for a group without keys; otherwise as
 // SaveSet does.
-func (s *Store) BillGroup(ctx context.Context, name string, b limits.Billing, edit Edit) error {
-	_, err := s.editSet(ctx, GroupBilling, edit, func(ctx context.Context, r *changes.Reader,
+func (s *Store) BillGroup(ctx context.Context, name string, b limits.Billing, edit Edit) (*policy.Set,
+	error) {
+	return s.editGroup(ctx, name, GroupBilling, edit, func(next *policy.Set) error {
+		if next.GroupBilling[name] = b; b == (limits.Billing{}) {
+			delete(next.GroupBilling, name)
+		}
+		return next.Validate()
+	})
+}
+
+// editGroup changes what the policy says of a group with keys. As SaveSet does, it puts the
+// change of the version that the edit is based on into the current set.
+func (s *Store) editGroup(ctx context.Context, name, action string, edit Edit,
+	change func(next *policy.Set) error) (*policy.Set, error) {
+	return s.editSet(ctx, action, edit, func(ctx context.Context, r *changes.Reader,
 		current *policy.Set) (*policy.Set, error) {
 		if n, err := r.Count(ctx, groupList(name)+"\x00"); err != nil || n == 0 {
 			return nil, cmp.Or(err, policy.ErrNotFound)
 		}
-		next := *current
-		next.GroupBilling = maps.Clone(current.GroupBilling)
-		if next.GroupBilling == nil {
-			next.GroupBilling = map[string]limits.Billing{}
+		base := current
+		if edit.Version > 0 {
+			var err error
+			if base, err = s.baseOf(ctx, edit.Version, current); err != nil {
+				return nil, err
+			}
 		}
-		if next.GroupBilling[name] = b; b == (limits.Billing{}) {
-			delete(next.GroupBilling, name)
+		next := *base
+		next.GroupOverrides, next.GroupBilling = map[string]policy.Override{}, map[string]limits.Billing{}
+		maps.Copy(next.GroupOverrides, base.GroupOverrides)
+		maps.Copy(next.GroupBilling, base.GroupBilling)
+		if err := change(&next); err != nil {
+			return nil, err
 		}
-		return &next, next.Validate()
+		merged, err := merge(base, &next, current)
+		if err == nil {
+			s.dropEnded(merged)
+		}
+		return merged, err
 	})
-	return err
 }

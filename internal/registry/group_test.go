@@ -127,7 +127,7 @@ func TestEndedGroupOverride(t *testing.T) {
 	w.createInGroup(t, "a", "acme")
 	until := time.Now().Add(time.Hour)
 	o := policy.Override{Limits: perMinute(3), Until: until, Reason: "an incident"}
-	if err := w.OverrideGroup(t.Context(), "acme", &o, byTest); err != nil {
+	if _, err := w.OverrideGroup(t.Context(), "acme", &o, byTest); err != nil {
 		t.Fatal(err)
 	}
 	save := func() error {
@@ -144,8 +144,58 @@ func TestEndedGroupOverride(t *testing.T) {
 	if err := save(); err != nil {
 		t.Errorf("a save after the end: %v", err)
 	}
-	if err := w.OverrideGroup(t.Context(), "acme", nil, byTest); !errors.Is(err, policy.ErrNotFound) {
+	if _, err := w.OverrideGroup(t.Context(), "acme", nil, byTest); !errors.Is(err, policy.ErrNotFound) {
 		t.Errorf("a second end: got %v, want ErrNotFound", err)
+	}
+}
+
+// Of two changes of the same part of a group that are based on one version, the second is
+// refused; another part, or a change of the same kind to another group, does not refuse it.
+func TestGroupEditsAreBasedOnAVersion(t *testing.T) {
+	w := open(t, valkeytest.Start(t))
+	w.plan(t, "free", perMinute(10)...)
+	w.createInGroup(t, "a", "acme")
+	w.createInGroup(t, "b", "zebra")
+	based := registry.Edit{By: byTest.By}
+	override := func(name, reason string) error {
+		o := policy.Override{Limits: perMinute(3), Reason: reason}
+		_, err := w.OverrideGroup(t.Context(), name, &o, based)
+		return err
+	}
+	end := func() error {
+		_, err := w.OverrideGroup(t.Context(), "acme", nil, based)
+		return err
+	}
+	bill := func(name string, day int) error {
+		_, err := w.BillGroup(t.Context(), name, limits.Billing{Day: day}, based)
+		return err
+	}
+	if err := override("acme", "before"); err != nil {
+		t.Fatal(err)
+	}
+	based.Version = must(w.Set(t.Context())).Version
+	for _, name := range []string{"acme", "zebra"} {
+		if err := override(name, "first"); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if err := bill(name, 3); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	for what, err := range map[string]error{
+		"override": override("acme", "second"), "end": end(), "billing": bill("acme", 4),
+	} {
+		if !errors.Is(err, policy.ErrConflict) {
+			t.Errorf("%s: got %v, want ErrConflict", what, err)
+		}
+	}
+	set := must(w.Set(t.Context()))
+	if set.GroupOverrides["acme"].Reason != "first" || set.GroupBilling["acme"].Day != 3 {
+		t.Errorf("got %s, want the first changes", text(set))
+	}
+	based.Version = set.Version
+	if err := end(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -328,14 +328,15 @@ func TestUndo(t *testing.T) {
 		return uint64(k.Version)
 	}
 	named := edit(registry.KeyEdit, func(k *policy.Key) {
-		k.Name, k.Plan, k.Tags = "other", "pro", []string{"a"}
+		k.Name, k.Plan, k.Tags, k.Billing = "other", "pro", []string{"a"}, limits.Billing{Day: 15}
 	})
 	edit(registry.KeyEdit, func(k *policy.Key) { k.Tags = []string{"b"} })
 	if err := w.Undo(t.Context(), named, byTest); err != nil {
 		t.Fatal(err)
 	}
-	if k = must(w.Get(t.Context(), k.ID)); k.Name != "key" || k.Plan != "free" || k.Tags[0] != "b" {
-		t.Errorf("got %+v, want the name and the plan back, and the later tags", k)
+	if k = must(w.Get(t.Context(), k.ID)); k.Name != "key" || k.Plan != "free" || k.Tags[0] != "b" ||
+		k.Billing.Day != 0 {
+		t.Errorf("got %+v, want the name, the plan and the billing day back, and the later tags", k)
 	}
 	if err := w.Undo(t.Context(), named, byTest); !errors.Is(err, registry.ErrNoUndo) {
 		t.Errorf("again: got %v, want ErrNoUndo", err)

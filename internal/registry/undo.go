@@ -107,6 +107,7 @@ func revertKey(ctx context.Context, r *changes.Reader, id string, current, from,
 	restore(&k.Opens, before.Opens, then.Opens)
 	restore(&k.Override, before.Override, then.Override)
 	restore(&k.Expires, before.Expires, then.Expires)
+	restore(&k.Billing, before.Billing, then.Billing)
 	if hasPlan(set, then) {
 		restore(&k.PlanNumber, before.PlanNumber, then.PlanNumber)
 	}

@@ -198,7 +198,7 @@ func (w *world) editOverride() {
 }
 
 func (w *world) overrideGroup(o *override, stored *policy.Override) {
-	err := w.store.OverrideGroup(w.Context(), group, stored, byHand)
+	_, err := w.store.OverrideGroup(w.Context(), group, stored, byHand)
 	ended := stored == nil && w.teamEnded() && errors.Is(err, policy.ErrNotFound)
 	if invalid(err) {
 		return

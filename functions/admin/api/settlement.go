@@ -43,7 +43,7 @@ func (a *api) settle(ctx context.Context, in *settleInput) (*settleOutput, error
 	if len(problem) > 0 {
 		return nil, rest.Unprocessable(schema.InBody(problem, "")...)
 	}
-	s, err := app.Settlements{Keys: a.Keys, Checker: a.Checker, Crossings: a.Crossings}.Settle(ctx,
+	s, err := app.Settlements{Checker: a.Checker, Crossings: a.Crossings}.Settle(ctx,
 		in.Body.Settlement, cost)
 	if err != nil {
 		return nil, err

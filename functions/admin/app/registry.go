@@ -208,14 +208,18 @@ func (r *Registry) ResetGroup(ctx context.Context, name string, e Edit) error {
 	return Noted(ctx, r.store.ResetGroup(ctx, name, e))
 }
 
-// BillGroup says when the billing months of a group begin. It returns policy.ErrNotFound if
-// the group has no keys.
-func (r *Registry) BillGroup(ctx context.Context, name string, b limits.Billing, e Edit) error {
-	return Noted(ctx, r.store.BillGroup(ctx, name, b, e))
+// BillGroup says when the billing months of a group begin, by registry.Store.BillGroup, and
+// returns the stored set.
+func (r *Registry) BillGroup(ctx context.Context, name string, b limits.Billing, e Edit) (*policy.Set,
+	error) {
+	saved, err := r.store.BillGroup(ctx, name, b, e)
+	return saved, Noted(ctx, err)
 }
 
-// OverrideGroup gives the keys of a group an override, or ends it if o is nil. Its errors
-// are those of registry.Store.OverrideGroup.
-func (r *Registry) OverrideGroup(ctx context.Context, name string, o *policy.Override, e Edit) error {
-	return Noted(ctx, r.store.OverrideGroup(ctx, name, o, e))
+// OverrideGroup gives the keys of a group an override, or ends it if o is nil, by
+// registry.Store.OverrideGroup, and returns the stored set.
+func (r *Registry) OverrideGroup(ctx context.Context, name string, o *policy.Override, e Edit) (*policy.Set,
+	error) {
+	saved, err := r.store.OverrideGroup(ctx, name, o, e)
+	return saved, Noted(ctx, err)
 }

@@ -36,7 +36,6 @@ func refused(status int, detail string, cause error) *RefusedError {
 // Settlements moves what calls took to their real costs. Crossings records the thresholds
 // that are crossed.
 type Settlements struct {
-	Keys      *Registry
 	Checker   *enforce.Checker
 	Crossings *crossing.Store
 }
@@ -44,12 +43,8 @@ type Settlements struct {
 // Settle settles a call by the text that its backend was given. A free cost is 0 in every
 // unit. Its error is a *RefusedError.
 func (a Settlements) Settle(ctx context.Context, text string, cost limits.Costs) (enforce.Settlement, error) {
-	actual, err := a.units(ctx, cost)
-	var settled enforce.Settlement
-	if err == nil {
-		settled, err = a.Checker.Settle(ctx, text, actual)
-		a.Crossings.Report(ctx, crossing.SettlementOf(&settled), settled.Crossings)
-	}
+	settled, err := a.Checker.Settle(ctx, text, cost)
+	a.Crossings.Report(ctx, crossing.SettlementOf(&settled), settled.Crossings)
 	switch {
 	case errors.Is(err, enforce.ErrSettlement):
 		return settled, refused(http.StatusUnprocessableEntity, "This is not a settlement.", err)
@@ -65,22 +60,4 @@ func (a Settlements) Settle(ctx context.Context, text string, cost limits.Costs)
 			"The call cannot be settled right now. Try again.", err)
 	}
 	return settled, nil
-}
-
-// units returns a cost by unit.
-func (a Settlements) units(ctx context.Context, cost limits.Costs) (map[string]int64, error) {
-	if !cost.Free {
-		return cost.Units, nil
-	}
-	set, err := a.Keys.Set(ctx)
-	if err != nil {
-		return nil, err
-	}
-	all := map[string]int64{limits.Cost: 0}
-	for _, r := range set.Routes {
-		for unit := range r.Cost.Units {
-			all[unit] = 0
-		}
-	}
-	return all, nil
 }

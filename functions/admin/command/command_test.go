@@ -246,8 +246,27 @@ func commands() map[string]doors {
 			form: form{"limits": "7 per hour", "lasts": "never", "reason": "launch"},
 			json: object{"limits": []string{"7 per hour"}, "reason": "launch"},
 			touch: func(s *sitetest.Site) {
-				s.Keys.Must(s.Keys.OverrideGroup(s.T.Context(), "big", &policy.Override{Reason: "theirs"},
-					sitetest.ByTest))
+				overrideBig(s, "theirs")
+			}},
+		"end group override": {page: "/groups/big/end", method: "DELETE", operation: "/groups/big/override",
+			before: func(s *sitetest.Site) {
+				inGroup(s)
+				overrideBig(s, "ours")
+			}, result: set, form: form{"reason": "over"}, json: object{"?": "reason=over"},
+			touch: func(s *sitetest.Site) { overrideBig(s, "theirs") }},
+		"expire secret": ofKey(doors{page: "/keys/{acme}/expire-secret", method: "POST",
+			operation: "/keys/{acme}/expire-secret", wrong: withReason(map[string]wrongField{})}),
+		"delete plan": {page: "/policies/plans/2/delete", method: "DELETE", operation: "/plans/2",
+			before: func(s *sitetest.Site) {
+				s.Keys.Save(func(set *policy.Set) {
+					set.Plans = append(set.Plans, policy.Plan{Name: "spare", Degraded: policy.Closed,
+						Limits: []limits.Limit{sitetest.Limit("9 per hour")}})
+				})
+			}, result: set, form: form{"reason": "over"}, json: object{"?": "reason=over"},
+			touch: func(s *sitetest.Site) {
+				s.Keys.Save(func(set *policy.Set) {
+					set.Plans[1].Limits = []limits.Limit{sitetest.Limit("8 per hour")}
+				})
 			}},
 		"billing": {
 			page:      "/groups/big/billing",
@@ -261,7 +280,9 @@ func commands() map[string]doors {
 			wrong: withReason(map[string]wrongField{
 				"day": {form: form{"billing": "0"}, json: object{"day": 0}, at: "billing", in: "body.day"}}),
 			touch: func(s *sitetest.Site) {
-				s.Keys.Must(s.Keys.BillGroup(s.T.Context(), "big", limits.Billing{Day: 3}, sitetest.ByTest))
+				s.Keys.Save(func(set *policy.Set) {
+					set.GroupBilling = map[string]limits.Billing{"big": {Day: 3}}
+				})
 			},
 		},
 		"edit plan": {page: "/policies/plans/1/edit", method: "PUT", operation: "/plans/1", versioned: true,
@@ -362,6 +383,12 @@ func commands() map[string]doors {
 					json: object{"expires": "2199-05-01T12:30:00Z"}, at: "until", in: "body.expires"},
 			}},
 	}
+}
+
+func overrideBig(s *sitetest.Site, reason string) {
+	s.Keys.Save(func(set *policy.Set) {
+		set.GroupOverrides = map[string]policy.Override{"big": {Reason: reason}}
+	})
 }
 
 func inGroup(s *sitetest.Site) {

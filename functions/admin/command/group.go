@@ -66,28 +66,38 @@ func (c *OnGroup) subject() Subject {
 	}
 }
 
-// follows implements follower: a change that sets nothing follows any other.
-func (*OnGroup) follows(context.Context, *Services, int64) (bool, error) { return true, nil }
-
-// unchanged reports whether nobody changed since a version what edit changes.
-func (c *OnGroup) unchanged(ctx context.Context, s *Services, version int64, edit func(*policy.Set)) (bool,
-	error) {
+// follows implements follower: nobody changed the group's override.
+func (c *OnGroup) follows(ctx context.Context, s *Services, version int64) (bool, error) {
 	return s.Keys.Follows(ctx, version, c.set, func(next *policy.Set) bool {
-		edit(next)
+		c.put(next, policy.Override{Reason: "-"})
 		return true
 	})
 }
 
-// saved returns the result of a change, with the version that it made.
-func (c *OnGroup) saved(ctx context.Context, s *Services, action string, err error) (Result, error) {
-	if err != nil {
-		return Result{}, noGroup(err)
-	}
+// saved keeps the set as a change left it.
+func (c *OnGroup) saved(action string, saved *policy.Set, err error) (Result, error) {
 	before := c.set.Version
-	if err := c.load(ctx, s); err != nil {
-		return Result{}, err
+	if saved != nil {
+		c.set, c.group.Override, c.group.Billing = saved, nil, saved.GroupBilling[c.Name]
+		if o, found := saved.GroupOverrides[c.Name]; found {
+			c.group.Override = &o
+		}
 	}
-	return Result{Undo: action, Version: c.set.Version, Same: c.set.Version == before}, nil
+	return Result{Undo: action, Version: c.set.Version, Same: c.set.Version == before}, noGroup(err)
+}
+
+// based returns an edit of the version that the change is based on.
+func (c *OnGroup) based(e app.Edit) app.Edit {
+	e.Version = max(c.at, 0)
+	return e
+}
+
+// put gives the group an override in a copy of a set.
+func (c *OnGroup) put(next *policy.Set, o policy.Override) {
+	all := map[string]policy.Override{}
+	maps.Copy(all, next.GroupOverrides)
+	all[c.Name] = o
+	next.GroupOverrides = all
 }
 
 // GroupOverride gives the keys of a group limits in place of their plans'.
@@ -122,25 +132,14 @@ func (c *GroupOverride) preview(context.Context, *Services) (*templates.Preview,
 	return &templates.Preview{Changes: changes.OfPolicy(c.set, &next)}, nil
 }
 
-// put gives the group an override in a copy of a set.
-func (c *GroupOverride) put(next *policy.Set, o policy.Override) {
-	all := map[string]policy.Override{}
-	maps.Copy(all, next.GroupOverrides)
-	all[c.Name] = o
-	next.GroupOverrides = all
-}
-
-func (c *GroupOverride) follows(ctx context.Context, s *Services, version int64) (bool, error) {
-	return c.unchanged(ctx, s, version, func(next *policy.Set) { c.put(next, policy.Override{Reason: "-"}) })
-}
-
 func (c *GroupOverride) do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
 	o, err := c.Body.Read()
 	if err != nil {
 		return Result{}, err
 	}
-	result, err := c.saved(ctx, s, registry.GroupOverride, s.Keys.OverrideGroup(ctx, c.Name, o, e))
-	if result.Same {
+	saved, err := s.Keys.OverrideGroup(ctx, c.Name, o, c.based(e))
+	result, err := c.saved(registry.GroupOverride, saved, err)
+	if err != nil || result.Same {
 		return result, err
 	}
 	result.Done = "Saved: " + wording.Override(o) + ". Effective immediately."
@@ -163,7 +162,8 @@ func (c *EndGroupOverride) ready() error {
 }
 
 func (c *EndGroupOverride) do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
-	return c.saved(ctx, s, registry.GroupEnd, s.Keys.OverrideGroup(ctx, c.Name, nil, e))
+	saved, err := s.Keys.OverrideGroup(ctx, c.Name, nil, c.based(e))
+	return c.saved(registry.GroupEnd, saved, err)
 }
 
 // BillGroup says when the billing months of a group begin.
@@ -180,17 +180,20 @@ func (c *BillGroup) fill(context.Context, *Services) error {
 	return nil
 }
 
+// follows implements follower: nobody changed the group's billing day.
 func (c *BillGroup) follows(ctx context.Context, s *Services, version int64) (bool, error) {
-	return c.unchanged(ctx, s, version, func(next *policy.Set) {
+	return s.Keys.Follows(ctx, version, c.set, func(next *policy.Set) bool {
 		all := map[string]limits.Billing{}
 		maps.Copy(all, next.GroupBilling)
-		all[c.Name] = limits.Billing{Day: 1}
+		all[c.Name] = limits.Billing{Day: -1}
 		next.GroupBilling = all
+		return true
 	})
 }
 
 func (c *BillGroup) do(ctx context.Context, s *Services, e app.Edit) (Result, error) {
-	return c.saved(ctx, s, registry.GroupBilling, s.Keys.BillGroup(ctx, c.Name, c.Body.Billing, e))
+	saved, err := s.Keys.BillGroup(ctx, c.Name, c.Body.Billing, c.based(e))
+	return c.saved(registry.GroupBilling, saved, err)
 }
 
 // ResetGroup sets the counts of a group to zero.

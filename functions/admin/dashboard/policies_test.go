@@ -209,9 +209,10 @@ func TestCostAboveLimits(t *testing.T) {
 	s.Keys.Plan("starter", sitetest.Per(1000, time.Hour), sitetest.Per(30, 10*time.Second))
 	s.Keys.Plan("large", sitetest.Per(35, time.Minute))
 	s.Keys.UpdateKey("acme", func(k *policy.Key) { k.Group = "a.b" })
-	s.Keys.Must(s.Keys.OverrideGroup(t.Context(), "a.b", &policy.Override{
-		Limits: []limits.Limit{sitetest.Per(20, time.Minute)}, Reason: "an incident",
-	}, sitetest.ByTest))
+	s.Keys.Save(func(set *policy.Set) {
+		set.GroupOverrides = map[string]policy.Override{"a.b": {
+			Limits: []limits.Limit{sitetest.Per(20, time.Minute)}, Reason: "an incident"}}
+	})
 	dear := routeOf("{policy#}", "dear", "/x", "cost", "40")
 	want := "costs 40 and could never pass: override of group a.b: 20 per minute; plan free: 10 per " +
 		"10 seconds; plan starter: 30 per 10 seconds; plan large: 35 per minute."

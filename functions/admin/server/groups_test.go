@@ -73,9 +73,9 @@ func TestGroupOverridePages(t *testing.T) {
 	page := s.Get(path).Wants(t, http.StatusOK, "Limits of the keys of group")
 	typed := sitetest.LimitsForm("{policy#}", "7 per minute")
 	stale := sitetest.HiddenIn(page.Body).Get("version")
-	s.Keys.Must(
-		s.Keys.OverrideGroup(t.Context(), "corp", &policy.Override{Reason: "theirs"}, sitetest.ByTest),
-	)
+	s.Keys.Save(func(set *policy.Set) {
+		set.GroupOverrides = map[string]policy.Override{"corp": {Reason: "theirs"}}
+	})
 	s.Post(
 		path,
 		sitetest.With(typed, "version", stale),

@@ -15,7 +15,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"slices"
+	"reflect"
 	"strings"
 
 	"tidegate/internal/limits"
@@ -63,38 +63,24 @@ type request struct {
 	Path    string `json:"path"`
 	Address string `json:"address"`
 
-	Cost   *units `json:"cost"`
+	Cost   *costs `json:"cost"`
 	Settle bool   `json:"settle"`
 
 	Settlement string `json:"settlement"`
 }
 
-// units is a cost: a number, or an object of numbers by unit.
-type units map[string]int64
+// costs is a cost: a number, or an object of numbers by unit.
+type costs struct{ limits.Costs }
 
 // UnmarshalJSON decodes a number or an object.
-func (u *units) UnmarshalJSON(data []byte) error {
-	if data = bytes.TrimSpace(data); len(data) > 0 && data[0] != '{' {
-		var cost int64
-		if err := json.Unmarshal(data, &cost); err != nil || string(data) == "null" {
-			return invalid("cost is %.40s: must be a whole number, or an object of them by unit", data)
-		}
-		*u = units{limits.Cost: cost}
-		return nil
-	}
-	var named map[string]int64
-	if err := json.Unmarshal(data, &named); err != nil {
-		return invalid("cost is not an object of whole numbers by unit")
-	}
-	*u = units{}
-	for unit, cost := range named {
-		switch unit {
-		case limits.Calls:
-			return invalid("cost.calls is always 1: leave it out")
-		case "cost":
-			unit = limits.Cost
-		}
-		(*u)[unit] = cost
+func (c *costs) UnmarshalJSON(data []byte) error {
+	err := c.Costs.UnmarshalJSON(data)
+	var wrong limits.FieldError
+	switch {
+	case errors.As(err, &wrong):
+		return invalid("%s %s", wrong.Field, wrong.Message)
+	case err != nil:
+		return invalid("cost is %.40s: must be a whole number, or an object of them by unit", data)
 	}
 	return nil
 }
@@ -117,9 +103,7 @@ func decode(kind string, raw []byte) (*request, error) {
 		return nil, err
 	}
 	r := &request{}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(r); err != nil {
+	if err := json.Unmarshal(raw, r); err != nil {
 		return nil, decodeError(err)
 	}
 	if kind != "" && r.Tidegate == "" {
@@ -147,14 +131,20 @@ func decodeError(err error) error {
 	case errors.As(err, &wrong):
 		return invalid("%s is a %s: must be a %s", wrong.Field, wrong.Value, wrong.Type)
 	}
-	if name, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {
-		return invalid("%.40s is not a member of a direct call: leave it out", name)
-	}
 	return invalid("the call is not one JSON object")
 }
 
-// checkMembers refuses members that an object has twice, and text after the object: other
-// programs may have read the other one.
+// members are the names of the members of a call.
+var members = func() map[string]bool {
+	names := map[string]bool{}
+	for f := range reflect.TypeFor[request]().Fields() {
+		names[f.Tag.Get("json")] = true
+	}
+	return names
+}()
+
+// checkMembers refuses members that a call does not have, by their exact names, those that an
+// object has twice, and text after the object: other programs may have read the other one.
 func checkMembers(raw []byte) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	type level struct {
@@ -178,8 +168,11 @@ func checkMembers(raw []byte) error {
 			levels = levels[:top]
 			continue
 		case top >= 0 && levels[top].object && levels[top].name:
-			name := strings.ToLower(token.(string))
-			if levels[top].seen[name] {
+			name := token.(string)
+			switch {
+			case top == 0 && !members[name]:
+				return invalid("%.40q is not a member of a direct call: leave it out", name)
+			case levels[top].seen[name]:
 				return invalid("%.40q is there twice: leave one out", name)
 			}
 			levels[top].seen[name], levels[top].name = true, false
@@ -246,22 +239,8 @@ func (r *request) costErrors() error {
 	if r.Cost == nil {
 		return nil
 	}
-	if n := len(*r.Cost); n > limits.MaxUnits {
-		return invalid("cost names %d units: must be at most %d", n, limits.MaxUnits)
-	}
-	var names []string
-	for unit := range *r.Cost {
-		names = append(names, unit)
-	}
-	slices.Sort(names)
-	for _, unit := range names {
-		at := strings.TrimSuffix("cost."+unit, ".")
-		if problem := limits.UnitProblem(unit); unit != limits.Cost && problem != "" {
-			return invalid("%.60s %s", at, problem)
-		}
-		if cost := (*r.Cost)[unit]; cost < 0 || cost > limits.MaxRequests {
-			return invalid("%s is %d: must be 0 to %d", at, cost, int64(limits.MaxRequests))
-		}
+	for _, wrong := range r.Cost.Errors("cost") {
+		return invalid("%.60s %s", wrong.Field, wrong.Message)
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func (a *asked) Check(ctx context.Context, call enforce.Call) (enforce.Result, e
 	return a.Checker.Check(ctx, call)
 }
 
-func (a *asked) Settle(ctx context.Context, text string, actual map[string]int64) (enforce.Settlement,
+func (a *asked) Settle(ctx context.Context, text string, actual limits.Costs) (enforce.Settlement,
 	error) {
 	a.calls++
 	return a.Checker.Settle(ctx, text, actual)
@@ -198,6 +198,22 @@ func TestSettles(t *testing.T) {
 	}
 }
 
+// A cost of 0 is 0 in every unit: a settlement gives everything back, a check takes nothing.
+func TestNothingInEveryUnit(t *testing.T) {
+	f := newFixture(t)
+	subject := `"subject":"user-42","plan":"pro"`
+	r := f.statuses(subject+`,"cost":{"cost":4,"input":900},"settle":true`, 200)
+	text, _ := r.Context["settlement"].(string)
+	body, err := f.Invoke(t.Context(), []byte(`{"tidegate":"settle","settlement":"`+text+`","cost":0}`))
+	if want := `"actual":{"cost":0,"input":0}`; err != nil || !strings.Contains(string(body), want) {
+		t.Errorf("got %s, %v, want %s", body, err, want)
+	}
+	f.statuses(subject+`,"cost":{"cost":5,"input":1000}`, 200)
+	chat := `"subject":"user-43","plan":"pro","method":"POST","path":"/chat"`
+	f.statuses(chat+`,"cost":0`, 200, 200, 200, 200)
+	f.statuses(chat, 200, 200, 429)
+}
+
 // A call with a mistake gets an error that names the member, and takes nothing.
 func TestMistakes(t *testing.T) {
 	f := newFixture(t)
@@ -208,7 +224,7 @@ func TestMistakes(t *testing.T) {
 		`{"tidegate":"check","subject":"a"}`:                                     "plan: the call names no plan",
 		`{"tidegate":"check","subject":""}`:                                      "subject has 0 bytes",
 		`{"tidegate":"check","subject":"a","subject":"b"}`:                       `"subject" is there twice`,
-		`{"tidegate":"check","subject":"a","Subject":"b"}`:                       `"subject" is there twice`,
+		`{"tidegate":"check","subject":"a","Subject":"b"}`:                       `"Subject" is not a member`,
 		`{"tidegate":"check","subject":"a","cost":{"input":1,"input":2}}`:        `"input" is there twice`,
 		`{"tidegate":"check","subject":"a","burst":7}`:                           `"burst" is not a member`,
 		`{"tidegate":"check","subject":7}`:                                       "subject is a number: must be a string",
@@ -217,6 +233,10 @@ func TestMistakes(t *testing.T) {
 		`{"tidegate":"check","subject":"a","cost":"5"}`:                          `cost is "5"`,
 		`{"tidegate":"check","subject":"a","cost":{"calls":5}}`:                  "cost.calls is always 1",
 		`{"tidegate":"check","subject":"a","cost":{"a b":5}}`:                    "cost.a b is",
+		`{"tidegate":"check","subject":"a","cost":{"input":null}}`:               "cost.input is null",
+		`{"tidegate":"check","subject":"a","cost":{"":4,"cost":5}}`:              "unit without a name",
+		`{"tidegate":"check","subject":"a","\u017fubject":"b"}`:                  "is not a member",
+		`{"tidegate":"check","subject":"a","PLAN":"b"}`:                          `"PLAN" is not a member`,
 		`{"tidegate":"check","subject":"a","address":"here"}`:                    "address is not an IP address",
 		`{"tidegate":"check","subject":"a","path":"orders"}`:                     "path must begin with /",
 		`{"tidegate":"check","subject":"a","path":"/orders"}`:                    "method is missing",

@@ -14,6 +14,7 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/cause"
 	"tidegate/internal/enforce"
+	"tidegate/internal/limits"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
 )
@@ -21,7 +22,7 @@ import (
 // Checker decides and settles calls. It logs its errors.
 type Checker interface {
 	Check(ctx context.Context, call enforce.Call) (enforce.Result, error)
-	Settle(ctx context.Context, text string, actual map[string]int64) (enforce.Settlement, error)
+	Settle(ctx context.Context, text string, actual limits.Costs) (enforce.Settlement, error)
 }
 
 // Identities names callers. It is identity.Resolver.
@@ -92,7 +93,7 @@ func (h *Handler) check(ctx context.Context, r *request) (Response, error) {
 	call := enforce.Call{Settle: r.Settle,
 		Route: route.Call{API: r.API, Stage: r.Stage, Method: r.Method, Path: r.Path}}
 	if r.Cost != nil {
-		call.Costs = *r.Cost
+		call.Costs = r.Cost.Costs
 	}
 	call.Address, _ = r.address()
 	if call.Address.IsValid() {
@@ -190,7 +191,7 @@ func (p problem) response(headers map[string]string, context map[string]any) Res
 }
 
 func (h *Handler) settle(ctx context.Context, r *request) (Settled, error) {
-	s, err := h.Checker.Settle(ctx, r.Settlement, *r.Cost)
+	s, err := h.Checker.Settle(ctx, r.Settlement, r.Cost.Costs)
 	switch {
 	case errors.Is(err, enforce.ErrSettled), errors.Is(err, enforce.ErrExpired):
 		return Settled{}, &Conflict{err}

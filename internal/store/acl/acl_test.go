@@ -89,7 +89,7 @@ func TestUsersCanDoTheirWork(t *testing.T) {
 	}
 	for range 4 {
 		if c := checked(); len(verdicts) == 1 {
-			actual := map[string]int64{limits.Cost: 1}
+			actual := limits.Costs{Units: map[string]int64{limits.Cost: 1}}
 			r, err := check.Settle(t.Context(), c.Settlement, actual)
 			if err != nil || r.Reserved[limits.Cost] != 2 {
 				t.Errorf("settle: %+v, %v", r, err)

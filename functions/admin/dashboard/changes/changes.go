@@ -160,6 +160,7 @@ func OfKey(set *policy.Set, before, after policy.Key) []templates.Change {
 	d.add("open routes", policydoc.OpensText(before.Opens), policydoc.OpensText(after.Opens))
 	d.add("status", string(before.Status), string(after.Status))
 	d.add("override", overrideText(before.Override), overrideText(after.Override))
+	d.add("billing day", before.Billing.String(), after.Billing.String())
 	d.add("expires", timeText(before.Expires), timeText(after.Expires))
 	d.add("banned until", timeText(before.Banned), timeText(after.Banned))
 	d.add("previous secret valid until", timeText(before.Grace), timeText(after.Grace))
