@@ -209,7 +209,8 @@ func (f *checkFunction) settled(t *testing.T, text string) error {
 	t.Helper()
 	issued := f.now(t)
 	waiting.Until(t, "a second of Valkey's clock", func() bool { return f.now(t).Sub(issued) > time.Second })
-	_, err := enforce.NewChecker(f.client, apikey.Pepper(checkPepper)).Settle(t.Context(), text, limits.Costs{})
+	checker := enforce.NewChecker(f.client, apikey.Pepper(checkPepper))
+	_, err := checker.Settle(t.Context(), text, limits.Costs{})
 	return err
 }
 

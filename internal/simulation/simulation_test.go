@@ -389,7 +389,8 @@ func (w *world) settle() {
 	cost := w.Int64N(12)
 	w.touched = nil
 	began, learned := w.now, s.learns(s.caller)
-	result, err := s.checker.Settle(w.Context(), s.text, limits.Costs{Units: map[string]int64{limits.Cost: cost}})
+	result, err := s.checker.Settle(w.Context(), s.text,
+		limits.Costs{Units: map[string]int64{limits.Cost: cost}})
 	w.note("settle call %d to %d: %+v, %v", s.number, cost, result, err)
 	learned()
 	w.highest = later(w.highest, w.serverTime())

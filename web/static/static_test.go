@@ -76,7 +76,8 @@ var (
 // names, and every class of a template is styled, or found by a script or a test.
 func TestClasses(t *testing.T) {
 	styled, given, named, found := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
-	for _, rule := range selector.FindAllStringSubmatch(comments.ReplaceAllString(source("app.css"), ""), -1) {
+	css := comments.ReplaceAllString(source("app.css"), "")
+	for _, rule := range selector.FindAllStringSubmatch(css, -1) {
 		for _, class := range ofClass.FindAllStringSubmatch(rule[1], -1) {
 			styled[class[1]] = true
 		}
@@ -93,7 +94,8 @@ func TestClasses(t *testing.T) {
 			}
 		}
 		for _, class := range ofClass.FindAllStringSubmatch(text, -1) {
-			found[class[1]] = found[class[1]] || strings.HasSuffix(name, ".js") || strings.HasSuffix(name, "_test.go")
+			found[class[1]] = found[class[1]] || strings.HasSuffix(name, ".js") ||
+				strings.HasSuffix(name, "_test.go")
 		}
 	}
 	for name, text := range all {
@@ -104,7 +106,8 @@ func TestClasses(t *testing.T) {
 			words := strings.Fields(l[1] + l[2] + l[3])
 			known := func(word string) bool { return styled[word] || given[word] }
 			for _, class := range words {
-				named[class] = named[class] || !slices.ContainsFunc(words, func(w string) bool { return !known(w) })
+				unknown := slices.ContainsFunc(words, func(w string) bool { return !known(w) })
+				named[class] = named[class] || !unknown
 			}
 		}
 	}

@@ -9,12 +9,13 @@ import (
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth/token"
 	"tidegate/functions/admin/policydoc"
+	"tidegate/functions/admin/problem"
 	"tidegate/internal/policy"
 	"tidegate/internal/records"
 	"tidegate/internal/registry"
 )
 
-// problem returns the problem that answers an error: that of its fields, or of app.ProblemOf.
+// problem returns the problem that answers an error: that of its fields, or of problem.Of.
 func (a *api) problem(operation string, err error) error {
 	var p *rest.Problem
 	var invalid *policy.InvalidError
@@ -43,7 +44,7 @@ func (a *api) problem(operation string, err error) error {
 	case errors.As(err, &refused):
 		return refusal(refused)
 	}
-	shown, _ := app.ProblemOf(err)
+	shown, _ := problem.Of(err)
 	if shown.Log {
 		a.Log.Error("api: "+operation, "cause", err)
 	}

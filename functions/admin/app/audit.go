@@ -60,7 +60,8 @@ func (r *Registry) Audits(ctx context.Context, q *AuditQuery) (list.Page[registr
 		return none, err
 	}
 	found, err := r.searchAudit(ctx, find, changes)
-	if err == nil && changes == nil && find.Subject == q.Subject && q.Key.ID == "" && len(found.Entries) == 0 &&
+	if err == nil && changes == nil && find.Subject == q.Subject && q.Key.ID == "" &&
+		len(found.Entries) == 0 &&
 		found.Next == 0 {
 		find.Subject, find.Named = "", q.Subject
 		found, err = r.searchAudit(ctx, find, nil)
@@ -93,7 +94,7 @@ func (r *Registry) auditSubject(ctx context.Context, q *AuditQuery, find *regist
 	switch {
 	case err != nil:
 		return nil, err
-	case part != "" && !(one && isNamed(found.Keys[0], q.Subject)):
+	case part != "" && (!one || !isNamed(found.Keys[0], q.Subject)):
 		q.Part, find.Subject = part, PolicyRecord
 		return changes, nil
 	case one:

@@ -68,7 +68,9 @@ func (c *Enforce) in(set *policy.Set) (list *[]limits.Limit, at int) {
 		}
 		list = &set.Plans[i].Limits
 	}
-	return list, slices.IndexFunc(*list, func(l limits.Limit) bool { return l.Shadow && l.String() == c.Limit })
+	return list, slices.IndexFunc(*list, func(l limits.Limit) bool {
+		return l.Shadow && l.String() == c.Limit
+	})
 }
 
 func (c *Enforce) subject() Subject {
@@ -86,7 +88,8 @@ func (c *Enforce) heading() string {
 }
 
 func (c *Enforce) lead(context.Context, *Services) ([]string, error) {
-	return []string{page.Clip(c.Limit, wording.MaxText) + ": calls over it are denied from the next check."}, nil
+	limit := page.Clip(c.Limit, wording.MaxText)
+	return []string{limit + ": calls over it are denied from the next check."}, nil
 }
 
 func (c *Enforce) apply(next *policy.Set) error {

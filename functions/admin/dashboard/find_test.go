@@ -57,8 +57,10 @@ func TestFind(t *testing.T) {
 		"<b>":                    {"<b>&x /keys/{<b>&x}"},
 		"denial":                 {"Denials /denials"},
 		"create a p":             {"Create a plan /policies/plans/new"},
-		request:                  {"No denial is known of request " + request + " /denials?request=" + request},
-		"JKJaXmPLvHcESHA=":       {"No denial is known of request JKJaXmPLvHcESHA= /denials?request=JKJaXmPLvHcESHA%3D"},
+		request:                  {"No denial is known of request " + request +
+			" /denials?request=" + request},
+		"JKJaXmPLvHcESHA=":       {"No denial is known of request JKJaXmPLvHcESHA= " +
+			"/denials?request=JKJaXmPLvHcESHA%3D"},
 		caller:                   {"Caller " + caller + " /callers/" + caller},
 		"203.0.113.7":            {"Caller 203.0.113.7/32 /callers/" + address("203.0.113.7/32")},
 		"2001:db8::1":            {"Caller 2001:db8::/64 /callers/" + address("2001:db8::/64")},
@@ -100,7 +102,8 @@ func TestFindDeadSecret(t *testing.T) {
 	found := func(wants string) {
 		t.Helper()
 		body := s.Do(http.MethodPost, "/search", fields("on", "find", "q", secret),
-			http.Header{"Hx-Request": {"true"}, "Sec-Fetch-Site": {"same-origin"}, "Origin": {s.Server.URL}}).Wants(t, http.StatusOK, "acme").Body
+			http.Header{"Hx-Request": {"true"}, "Sec-Fetch-Site": {"same-origin"},
+				"Origin": {s.Server.URL}}).Wants(t, http.StatusOK, "acme").Body
 		if words := sitetest.InWords(body); !strings.Contains(words, wants) {
 			t.Errorf("the secret finds %q, want %q", words, wants)
 		}
@@ -115,7 +118,8 @@ func TestFindDeadSecret(t *testing.T) {
 	found("acme Previous secret. It works until ")
 	rotate("24h")
 	found("Calls with this secret get 401: a rotation replaced it. dead secret")
-	for _, form := range []url.Values{fields("on", "find", "q", secret), fields("on", "explain", "key", secret)} {
+	for _, form := range []url.Values{fields("on", "find", "q", secret),
+		fields("on", "explain", "key", secret)} {
 		at := s.Post("/search", form).Wants(t, http.StatusSeeOther).Header.Get("Location")
 		s.Get(at).Wants(t, http.StatusOK, "Calls with this secret get 401: a rotation replaced it.")
 	}
@@ -193,7 +197,8 @@ func TestDenialsOfRequest(t *testing.T) {
 	if !strings.Contains(words, "GET /two") || strings.Contains(words, "GET /one") {
 		t.Errorf("want the denial of request two alone in\n%s", words)
 	}
-	if got := findAll(s, "0b2a7d6c-3b52-4d7e-9f11-5a5f0c1d2e3f"); !strings.HasPrefix(got[0], "No denial is known") {
+	got := findAll(s, "0b2a7d6c-3b52-4d7e-9f11-5a5f0c1d2e3f")
+	if !strings.HasPrefix(got[0], "No denial is known") {
 		t.Errorf("the palette says of an unknown request %q", got)
 	}
 	denyAt(s, "acme", time.Now(), sampleDenial("10 per 10 seconds"))

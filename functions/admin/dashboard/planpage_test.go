@@ -102,13 +102,15 @@ func TestThresholdBelowUse(t *testing.T) {
 	s.Keys.Use("high", 80)
 	s.Keys.Use("full", 100)
 	preview := func(limit string) sitetest.Reply {
-		form := sitetest.With(planOf("{policy#}", "hour", "5"), "limits", limit, "action", "preview", "reason", "")
+		form := sitetest.With(planOf("{policy#}", "hour", "5"), "limits", limit, "action", "preview",
+			"reason", "")
 		return s.Post("/policies/plans/2/edit", form).Wants(t, http.StatusOK)
 	}
 	preview("100 per hour, notify at 80/100 %").Wants(t, http.StatusOK,
 		"2 keys at 80 % of 100 per hour or above now: reported when reached again.",
 		"1 key at 100 % of 100 per hour or above now")
-	for _, limit := range []string{"100 per hour", "100 per day, notify at 80 %", "1000 per hour, notify at 80 %"} {
+	for _, limit := range []string{"100 per hour", "100 per day, notify at 80 %",
+		"1000 per hour, notify at 80 %"} {
 		if strings.Contains(preview(limit).Body, "or above now") {
 			t.Errorf("%s: keys are above a threshold", limit)
 		}

@@ -48,7 +48,8 @@ func TestTryInShadowAndEnforce(t *testing.T) {
 			func(set *policy.Set) []limits.Limit { return set.Limits }},
 	} {
 		links := linksIn(s.Get(c.page).Wants(t, http.StatusOK).Body, c.edit+"?")
-		if want := c.edit + "?" + (url.Values{"try": {c.limit}}).Encode(); len(links) != 1 || links[0] != want {
+		want := c.edit + "?" + (url.Values{"try": {c.limit}}).Encode()
+		if len(links) != 1 || links[0] != want {
 			t.Fatalf("%s: got the links %q, want %s", c.page, links, want)
 		}
 		tried := s.Get(links[0]).Wants(t, http.StatusOK, c.limit+"\n"+c.stricter+", shadow</textarea>")

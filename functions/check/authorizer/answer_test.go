@@ -570,7 +570,8 @@ func TestSettlementInTheContext(t *testing.T) {
 		}
 		context, _ := must(tb.invoke(t, kind, tb.recorder, c))["context"].(map[string]any)
 		settlement, _ := context["settlement"].(string)
-		s := must(tb.checker.Settle(t.Context(), settlement, limits.Costs{Units: map[string]int64{limits.Cost: 0}}))
+		s := must(tb.checker.Settle(t.Context(), settlement,
+			limits.Costs{Units: map[string]int64{limits.Cost: 0}}))
 		if s.Reserved[limits.Cost] != 4 {
 			t.Errorf("%s: %+v", kind, s)
 		}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/problem"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
@@ -154,12 +154,12 @@ func (f *failure) Unwrap() error { return f.error }
 func Failed(operation string, err error) error { return &failure{err, operation} }
 
 // ProblemOf returns what users see of an error: 400 for an invalid argument, else that of
-// app.ProblemOf, with what is known of an outage of Valkey. It logs the cause if that says so.
+// problem.Of, with what is known of an outage of Valkey. It logs the cause if that says so.
 func (rd *Renderer) ProblemOf(err error) Problem {
 	if _, invalid := errors.AsType[*policy.InvalidError](err); invalid {
 		return Problem{Status: http.StatusBadRequest}
 	}
-	shown, known := app.ProblemOf(err)
+	shown, known := problem.Of(err)
 	p := Problem{Status: shown.Status, Heading: shown.Heading, Advice: shown.Advice, Acted: shown.Acted}
 	if !known {
 		p.Advice = Outage

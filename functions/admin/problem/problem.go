@@ -1,4 +1,5 @@
-package app
+// Package problem says in words what users see of an error, on pages and in the API.
+package problem
 
 import (
 	"cmp"
@@ -24,9 +25,9 @@ type Problem struct {
 	Log     bool // the cause belongs to the log: Valkey failed, or a person must act
 }
 
-// ProblemOf returns the problem of an error. It takes an unknown error for one of Valkey,
+// Of returns the problem of an error. It takes an unknown error for one of Valkey,
 // and reports false.
-func ProblemOf(err error) (Problem, bool) {
+func Of(err error) (Problem, bool) {
 	if damaged, ok := errors.AsType[*changes.DamagedError](err); ok {
 		number := strconv.FormatUint(damaged.Number, 10)
 		return Problem{Status: http.StatusServiceUnavailable,
