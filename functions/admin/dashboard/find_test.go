@@ -57,14 +57,14 @@ func TestFind(t *testing.T) {
 		"<b>":                    {"<b>&x /keys/{<b>&x}"},
 		"denial":                 {"Denials /denials"},
 		"create a p":             {"Create a plan /policies/plans/new"},
-		request:                  {"No denial is known of request " + request +
+		request: {"No denial is known of request " + request +
 			" /denials?request=" + request},
-		"JKJaXmPLvHcESHA=":       {"No denial is known of request JKJaXmPLvHcESHA= " +
+		"JKJaXmPLvHcESHA=": {"No denial is known of request JKJaXmPLvHcESHA= " +
 			"/denials?request=JKJaXmPLvHcESHA%3D"},
-		caller:                   {"Caller " + caller + " /callers/" + caller},
-		"203.0.113.7":            {"Caller 203.0.113.7/32 /callers/" + address("203.0.113.7/32")},
-		"2001:db8::1":            {"Caller 2001:db8::/64 /callers/" + address("2001:db8::/64")},
-		"//evil.example":         nil,
+		caller:           {"Caller " + caller + " /callers/" + caller},
+		"203.0.113.7":    {"Caller 203.0.113.7/32 /callers/" + address("203.0.113.7/32")},
+		"2001:db8::1":    {"Caller 2001:db8::/64 /callers/" + address("2001:db8::/64")},
+		"//evil.example": nil,
 	} {
 		if got := findAll(s, text); !slices.Equal(got, want) {
 			t.Errorf("%q finds %q, want %q", text, got, want)
