@@ -95,6 +95,8 @@ var requests = map[string][3]int{
 	"POST /policies/routes/edit":            {login, 403, 404},
 	"GET /policies/routes/delete":           {login, 403, 404},
 	"POST /policies/routes/delete":          {login, 403, 404},
+	"GET /policies/enforce":                 {login, 403, 404},
+	"POST /policies/enforce":                {login, 403, 404},
 	"GET /policies/all":                     {login, 403, 200},
 	"POST /policies/all":                    {login, 403, 400},
 	"GET /groups":                           {login, 200, 200},
@@ -338,7 +340,7 @@ func TestStrayFileIsNamed(t *testing.T) {
 	}
 	s.Get("/settings").Wants(t, http.StatusOK, name+" in the store of the log is not a change")
 	s.Post("/keys/{acme}/limits", sitetest.LimitsForm("{acme#}", "9 per hour")).
-		Wants(t, http.StatusServiceUnavailable, "Move "+name)
+		Wants(t, http.StatusServiceUnavailable, name+" in the store of the log", "Move it away")
 	s.Do(http.MethodDelete, "/api/v1/keys/{acme}", nil, write).
 		Wants(t, http.StatusServiceUnavailable, name, "Move it away")
 	s.Do(http.MethodGet, "/api/v1/log", nil, write).
