@@ -148,9 +148,10 @@ func (c *client) open(ctx context.Context, option valkey.ClientOption) error {
 }
 
 // Version returns the server's name and version, such as "valkey 8.1.0". It sends HELLO,
-// because not all users may run INFO.
+// because not all users may run INFO, with the protocol that the client has agreed on:
+// miniredis needs one.
 func Version(ctx context.Context, client valkey.Client) (string, error) {
-	reply, err := client.Do(ctx, client.B().Hello().Build()).AsMap()
+	reply, err := client.Do(ctx, client.B().Hello().Protover(3).Build()).AsMap()
 	if err != nil {
 		return "", fmt.Errorf("get the Valkey version: %w", err)
 	}

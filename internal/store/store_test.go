@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/testing/valkeytest"
@@ -190,13 +191,16 @@ func TestTLSIsVerified(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	client, err := Open(t.Context(), valkeytest.Start(t), patient)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
-	got, err := Version(t.Context(), client)
-	if name, number, _ := strings.Cut(got, " "); err != nil || name == "" || !strings.Contains(number, ".") {
-		t.Errorf("got %q, error %v, want a name and a version", got, err)
+	embedded := miniredis.RunT(t)
+	for _, url := range []string{valkeytest.Start(t), "valkey://" + embedded.Addr()} {
+		client, err := Open(t.Context(), url, patient)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(client.Close)
+		got, err := Version(t.Context(), client)
+		if name, number, _ := strings.Cut(got, " "); err != nil || name == "" || !strings.Contains(number, ".") {
+			t.Errorf("%s: got %q, error %v, want a name and a version", url, got, err)
+		}
 	}
 }

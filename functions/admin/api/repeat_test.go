@@ -65,6 +65,8 @@ func TestRepeatedCreation(t *testing.T) {
 		t.Errorf("another caller gets %s", got.text)
 	}
 	s.repeatable("/keys", strings.Repeat("x", 256), body, nil).wants(http.StatusUnprocessableEntity)
+	s.repeatable("/keys", "", body, nil).wants(http.StatusUnprocessableEntity, "header.Idempotency-Key",
+		"has no value")
 	s.actor = ada
 
 	s.do(http.MethodPost, "/keys/"+id+"/rotate", map[string]any{"grace": "0s"}, header{"If-Match": "*"}).

@@ -47,7 +47,7 @@ func (ops operations) registerKeys(group rest.Group) {
 // Override is a list of limits for a key. Each takes the place of the limits of each caller
 // with the same on, except, unit and parameter.
 type Override struct {
-	Limits []policydoc.Limit `json:"limits,omitempty" maxItems:"32" at:"override.limits" label:"Limits, one a line" hint:"Each takes the place of the caller's limits with the same on, except and unit; “no limit” lifts them. Blank: lifts all of the plan's." doc:"Each replaces the limits of each caller with the same on, except, unit and parameter; no limit lifts them. Without any, the override lifts the limits of the plan"`
+	Limits []policydoc.Limit `json:"limits,omitempty" maxItems:"32" at:"override.limits" label:"Limits, one a line" hint:"Each takes the place of the caller's limits with the same on, except and unit, whatever their window; “no limit” lifts them. Blank: lifts all of the plan's." doc:"Each replaces the limits of each caller with the same on, except, unit and parameter; no limit lifts them. Without any, the override lifts the limits of the plan"`
 	Until  *time.Time        `json:"until,omitempty" at:"override.until" label:"Expires" never:"never" doc:"When the override ends; if omitted, never"`
 	Reason string            `json:"reason" minLength:"1" maxLength:"200" at:"override.reason" label:"Reason" sample:"Why, with a link if possible"`
 }

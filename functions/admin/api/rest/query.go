@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 )
 
 // checkQuery refuses a query that huma would read only in part: one that is not encoded, a
-// parameter that is sent twice, and a parameter other than text without a value.
+// parameter that is sent twice, and a parameter other than text without a value. It also
+// refuses a blank Idempotency-Key, with which each repeat would make another secret.
 func (a *API) checkQuery(ctx huma.Context, next func(huma.Context)) {
 	u := ctx.URL()
 	values, err := url.ParseQuery(u.RawQuery)
@@ -20,6 +22,11 @@ func (a *API) checkQuery(ctx huma.Context, next func(huma.Context)) {
 	if err != nil {
 		refuse("query", "is not encoded: send % as %25 and ; as %3B")
 	}
+	ctx.EachHeader(func(name, value string) {
+		if strings.EqualFold(name, "Idempotency-Key") && value == "" {
+			refuse("header.Idempotency-Key", "has no value: send a random text, such as a UUID")
+		}
+	})
 	for _, p := range ctx.Operation().Parameters {
 		given := values[p.Name]
 		switch {
