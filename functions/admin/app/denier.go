@@ -72,13 +72,11 @@ func apart(l limits.Limit) bool {
 }
 
 // limitNamed returns the enforced limit that clients know by a name, among those that may
-// hold for a caller.
+// hold for a caller. A limit that an override replaces denies nothing.
 func limitNamed(set *policy.Set, e policy.Effective, name string) (limits.Limit, bool) {
-	for _, list := range [][]limits.Limit{e.Limits, e.Plan.Limits, set.Limits} {
-		for _, l := range list {
-			if !l.Shadow && answer.NameOf(l) == name {
-				return l, true
-			}
+	for _, a := range set.Language().Candidates(e.Caller) {
+		if !a.Shadow && !a.CountsOnly && answer.NameOf(a.Limit) == name {
+			return a.Limit, true
 		}
 	}
 	return limits.Limit{}, false
