@@ -177,6 +177,8 @@ func options(anyText, chosen string, values []string) []templates.Option {
 	return all
 }
 
+const callerHead = "Caller"
+
 // columns returns the columns of a list. Links to more of a limit or a route keep the
 // parameters in keep.
 func (d *Pages) columns(keep url.Values) []table.Column[app.Denial] {
@@ -188,7 +190,7 @@ func (d *Pages) columns(keep url.Values) []table.Column[app.Denial] {
 	}
 	return []table.Column[app.Denial]{
 		{Head: "First call", Cell: func(l *app.Denial) templ.Component { return templates.At(l.Time) }},
-		{Head: "Caller", Cell: func(l *app.Denial) templ.Component {
+		{Head: callerHead, Cell: func(l *app.Denial) templ.Component {
 			return table.Caller(d.Renderer, l.Caller, l.Name, l.Plan)
 		}},
 		{Head: "Cause", Cell: func(l *app.Denial) templ.Component {
@@ -259,8 +261,12 @@ func (d *Pages) latest(ctx context.Context, q *app.DenialQuery) (Summary, error)
 	q.Count = recentDenials
 	found, err := d.keys.Denials(ctx, q)
 	keep := list.Values(q)
+	columns := d.columns(keep)
+	if q.IsID { // all of one caller
+		columns = slices.DeleteFunc(columns, func(c table.Column[app.Denial]) bool { return c.Head == callerHead })
+	}
 	return Summary{
 		Latest: found.Items, All: page.Address(d.Path("/denials"), keep),
-		Table: table.Rows("Recent denials, newest first", d.columns(keep), found.Items, nil),
+		Table: table.Rows("Recent denials, newest first", columns, found.Items, nil),
 	}, err
 }
