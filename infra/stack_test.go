@@ -88,12 +88,8 @@ func TestNodes(t *testing.T) {
 	}
 	equal(t, "key", text(cache["KmsKeyId"]), made.key(t))
 	equal(t, "users", text(cache.at("UserGroupIds", 0)), ref(t, made, "AWS::ElastiCache::UserGroup", ""))
-	equal(
-		t,
-		"subnets",
-		text(cache["CacheSubnetGroupName"]),
-		ref(t, made, "AWS::ElastiCache::SubnetGroup", ""),
-	)
+	equal(t, "subnets", text(cache["CacheSubnetGroupName"]),
+		ref(t, made, "AWS::ElastiCache::SubnetGroup", ""))
 	equal(t, "version", cache["EngineVersion"], "9.1")
 	parameters := made.only(t, "AWS::ElastiCache::ParameterGroup", "").Properties
 	equal(t, "family", parameters["CacheParameterGroupFamily"], "valkey9")
@@ -239,12 +235,8 @@ func TestSecretsAreReferences(t *testing.T) {
 				t,
 				variable,
 				text(environment(t, made, where[0])[variable]),
-				"{{resolve:secretsmanager:"+ref(
-					t,
-					made,
-					"AWS::SecretsManager::Secret",
-					where[1],
-				)+":SecretString:::}}",
+				"{{resolve:secretsmanager:"+ref(t, made, "AWS::SecretsManager::Secret",
+					where[1])+":SecretString:::}}",
 			)
 		}
 		equal(t, "pepper", text(environment(t, made, "Check")["KEY_PEPPER"]),
@@ -327,12 +319,8 @@ func TestOutputs(t *testing.T) {
 	}
 	outputs := of(t, prod).Outputs
 	equal(t, "own domain", outputs["DashboardUrl"].Value, "https://limits.example.com/")
-	equal(
-		t,
-		"what it points to",
-		text(outputs["DashboardTarget"].Value),
-		"${"+of(t, prod).only(t, "AWS::ApiGatewayV2::DomainName", "").id+".RegionalDomainName}",
-	)
+	equal(t, "what it points to", text(outputs["DashboardTarget"].Value),
+		"${"+of(t, prod).only(t, "AWS::ApiGatewayV2::DomainName", "").id+".RegionalDomainName}")
 }
 
 // A deleted dev stage leaves only its log of changes. Prod retains what cannot be recreated, except after

@@ -41,13 +41,10 @@ func (e editor) act(actions ...chromedp.Action[chromedp.Void]) {
 // save sets the key's only limit to requests per hour.
 func (e editor) save(requests string) {
 	e.t.Helper()
-	e.act(
-		chromedp.Navigate(e.url),
-		chromedp.SetValue(chromedp.CSS("#limits"), requests+" per hour"),
+	e.act(chromedp.Navigate(e.url), chromedp.SetValue(chromedp.CSS("#limits"), requests+" per hour"),
 		chromedp.SetValue(chromedp.CSS("#reason"), "a test"),
 		chromedp.Click(chromedp.CSS("#form .actions .primary")),
-		chromedp.WaitVisible(chromedp.CSS(".notice.good")),
-	)
+		chromedp.WaitVisible(chromedp.CSS(".notice.good")))
 }
 
 // A limit edited in the browser applies to the next call, and earlier calls still count.

@@ -64,9 +64,8 @@ func environment(names []string, getenv func(string) string, defaults, own map[s
 
 // startFunctions starts check and admin, which stop ends. exampleURL is the address of the
 // calls that pages suggest.
-func startFunctions(
-	o options, r *registrar, l *login, exampleURL string, getenv func(string) string, errOut io.Writer,
-) (f invokers, stop func(), err error) {
+func startFunctions(o options, r *registrar, l *login, exampleURL string, getenv func(string) string,
+	errOut io.Writer) (f invokers, stop func(), err error) {
 	log := &startLog{out: errOut, verbose: o.verbose}
 	level := "info"
 	if o.verbose {

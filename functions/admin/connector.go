@@ -150,9 +150,8 @@ func (c *connector) run(ctx context.Context, a *attempt) {
 
 // newDashboard returns the dashboard on a connection to Valkey. It begins the log if it is
 // empty, and brings Valkey to its newest change. Pages, revocations and bans work without.
-func newDashboard(
-	ctx context.Context, c settings, settings server.Config, client valkey.Client, log *slog.Logger,
-) (site, error) {
+func newDashboard(ctx context.Context, c settings, settings server.Config, client valkey.Client,
+	log *slog.Logger) (site, error) {
 	storage, err := objects.Open(c.ChangesLog)
 	if err != nil {
 		return site{}, err

@@ -167,9 +167,8 @@ type callMetrics struct {
 	crossings *crossing.Log
 }
 
-func newCallMetrics(
-	out io.Writer, stage string, log *slog.Logger, now func() time.Time,
-) (*callMetrics, error) {
+func newCallMetrics(out io.Writer, stage string, log *slog.Logger,
+	now func() time.Time) (*callMetrics, error) {
 	m := &callMetrics{log: log, denials: telemetry.NewDenials(log, 0, now),
 		once: telemetry.NewDenials(log, 0, now), crossings: crossing.NewLog(log)}
 	if stage == "" {

@@ -195,9 +195,7 @@ func (r *Recorder) Flush(ctx context.Context, client valkey.Client) Report {
 	return r.send(ctx, client, r.drain)
 }
 
-func (r *Recorder) send(
-	ctx context.Context, client valkey.Client, take func(time.Time) *Batch,
-) (sum Report) {
+func (r *Recorder) send(ctx context.Context, client valkey.Client, take func(time.Time) *Batch) (sum Report) {
 	for range maxRounds {
 		b := take(r.now())
 		if b == nil {

@@ -76,12 +76,8 @@ func (s *Store) Adopt(ctx context.Context, kind policy.Kind, id, name string, o 
 	if repeat == nil || !errors.Is(err, policy.ErrConflict) {
 		return k, err
 	}
-	k, _, err = s.repeated(
-		ctx,
-		id,
-		repeat,
-		func(string, uint64) (apikey.Secret, error) { return apikey.Secret{}, nil },
-	)
+	k, _, err = s.repeated(ctx, id, repeat,
+		func(string, uint64) (apikey.Secret, error) { return apikey.Secret{}, nil })
 	return k, err
 }
 

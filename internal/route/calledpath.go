@@ -31,13 +31,10 @@ func asWritten(path string, into reading) reading {
 
 // toASCII replaces overlong UTF-8 of dots and slashes, which decoders must refuse and old
 // ones accept (RFC 3629, section 3), and characters that Unicode's NFKC folds to them.
-var toASCII = strings.NewReplacer(
-	"\xc0\xae", ".", "\xe0\x80\xae", ".", "\xf0\x80\x80\xae", ".",
-	"\xc0\xaf", "/", "\xe0\x80\xaf", "/", "\xf0\x80\x80\xaf", "/",
-	"\xc1\x9c", "/", "\xe0\x81\x9c", "/", "\xf0\x80\x81\x9c", "/",
-	"\uff0e", ".", "\u2024", ".", "\ufe52", ".", "\u2025", "..",
-	"\uff0f", "/", "\uff3c", "/", "\ufe68", "/",
-)
+var toASCII = strings.NewReplacer("\xc0\xae", ".", "\xe0\x80\xae", ".", "\xf0\x80\x80\xae", ".", "\xc0\xaf",
+	"/", "\xe0\x80\xaf", "/", "\xf0\x80\x80\xaf", "/", "\xc1\x9c", "/", "\xe0\x81\x9c", "/",
+	"\xf0\x80\x81\x9c", "/", "\uff0e", ".", "\u2024", ".", "\ufe52", ".", "\u2025", "..", "\uff0f", "/",
+	"\uff3c", "/", "\ufe68", "/")
 
 // dotSegment returns a dot-segment without the blanks and control characters around it,
 // and without what follows a NUL, as some programs read it. Other text stays as it is.

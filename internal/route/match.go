@@ -76,12 +76,9 @@ func (p *compiled) matchesPath(path reading) bool {
 // compare orders patterns, most specific first. Patterns that compare as equal tie, or
 // have different literals and never match the same call.
 func compare(a, b compiled) int {
-	return cmp.Or(
-		given(b.API)-given(a.API),
+	return cmp.Or(given(b.API)-given(a.API),
 		slices.CompareFunc(b.path, a.path, func(x, y segment) int { return cmp.Compare(x.kind, y.kind) }),
-		cmp.Compare(b.method, a.method),
-		given(b.Stage)-given(a.Stage),
-	)
+		cmp.Compare(b.method, a.method), given(b.Stage)-given(a.Stage))
 }
 
 func given(field string) int {

@@ -199,7 +199,8 @@ func TestVersion(t *testing.T) {
 		}
 		t.Cleanup(client.Close)
 		got, err := Version(t.Context(), client)
-		if name, number, _ := strings.Cut(got, " "); err != nil || name == "" || !strings.Contains(number, ".") {
+		name, number, _ := strings.Cut(got, " ")
+		if err != nil || name == "" || !strings.Contains(number, ".") {
 			t.Errorf("%s: got %q, error %v, want a name and a version", url, got, err)
 		}
 	}

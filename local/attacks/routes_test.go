@@ -136,9 +136,7 @@ func (i *installation) parameters(t *testing.T, header []string, e endpoint) []s
 
 func endpointOf(pattern, keyID string) endpoint {
 	method, path, _ := strings.Cut(pattern, " ")
-	path = strings.NewReplacer(
-		"{$}", "", "{id}", keyID, "{file}", "app.js", "{number}", "1",
-	).Replace(path)
+	path = strings.NewReplacer("{$}", "", "{id}", keyID, "{file}", "app.js", "{number}", "1").Replace(path)
 	return endpoint{method, path, pattern}
 }
 

@@ -218,9 +218,8 @@ func catchUp(t *testing.T, primary, replica *server) {
 // It fails the test if a key lost more counts than were acknowledged while the replica
 // lagged, from cut to killed. acknowledged is the sum of these over the keys that lost
 // counts.
-func lostCounts(
-	t *testing.T, f *fleet, callers []caller, outcomes []outcome, limit int, cut, killed time.Duration,
-) (lost, acknowledged, worstKey int) {
+func lostCounts(t *testing.T, f *fleet, callers []caller, outcomes []outcome, limit int,
+	cut, killed time.Duration) (lost, acknowledged, worstKey int) {
 	t.Helper()
 	for i, c := range callers {
 		admitted, within := 0, 0

@@ -127,9 +127,8 @@ func (im *importer) reissue(ctx context.Context, keys []importedKey, done map[st
 // batch sends keys until the API has answered for all of them. The API imports as many at
 // a time as it can within its deadline. Unless created is nil, batch calls it for each
 // new key.
-func (im *importer) batch(
-	ctx context.Context, keys []importedKey, created func(importedKey, batchResult) error,
-) error {
+func (im *importer) batch(ctx context.Context, keys []importedKey,
+	created func(importedKey, batchResult) error) error {
 	for len(keys) > 0 {
 		body := struct {
 			Keys   []batchKey `json:"keys"`

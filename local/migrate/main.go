@@ -58,9 +58,8 @@ status: 0 when everything was imported, 1 when something was not, 2 for bad usag
 
 // Run runs the command and returns its exit status. It writes the table to out and the
 // progress to errOut.
-func Run(
-	ctx context.Context, args []string, getenv func(string) string, in io.Reader, out, errOut io.Writer,
-) int {
+func Run(ctx context.Context, args []string, getenv func(string) string, in io.Reader,
+	out, errOut io.Writer) int {
 	o, err := parse(args, getenv, out)
 	if err != nil {
 		return cli.Refuse("migrate", err, errOut)

@@ -110,9 +110,8 @@ func (s *site) prepare(t *testing.T, url, data string) {
 }
 
 // run runs verify on the addresses of the REST API, the HTTP API and the dashboard.
-func (s *site) run(
-	t *testing.T, addresses [3]string, flags ...string,
-) (progress string, r *report, code int) {
+func (s *site) run(t *testing.T, addresses [3]string,
+	flags ...string) (progress string, r *report, code int) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "report.json")
 	var table, plan bytes.Buffer

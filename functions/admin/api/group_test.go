@@ -176,12 +176,7 @@ func TestBillingDays(t *testing.T) {
 	s.do(http.MethodPut, "/groups/nobody/billing", map[string]any{"day": 31},
 		header{"If-Match": "*"}).wants(http.StatusNotFound)
 	s.get("/groups/acme").wants(http.StatusOK, `"500 per billing month, each group"`, `"billing":{"day":31}`)
-	s.do(
-		http.MethodPut,
-		"/groups/acme/billing",
-		map[string]any{},
-		header{"If-Match": "*"},
-	).wants(
+	s.do(http.MethodPut, "/groups/acme/billing", map[string]any{}, header{"If-Match": "*"}).wants(
 		http.StatusOK,
 	)
 	if r := s.get("/groups/acme").wants(http.StatusOK); strings.Contains(r.text, `"billing":{`) {

@@ -26,12 +26,8 @@ type Alert struct {
 }
 
 // Alerts returns the calls of the last 30 days that reached a threshold, newest first.
-func Alerts(
-	ctx context.Context,
-	keys *Registry,
-	log *crossing.Store,
-	q *AlertQuery,
-) (list.Page[Alert], error) {
+func Alerts(ctx context.Context, keys *Registry, log *crossing.Store,
+	q *AlertQuery) (list.Page[Alert], error) {
 	set, err := keys.Set(ctx)
 	if err != nil {
 		return list.Page[Alert]{}, err
@@ -49,11 +45,8 @@ func Alerts(
 		return list.Page[Alert]{}, err
 	}
 	known, err := Records(ctx, keys, set, found.Events, func(e crossing.Event) string { return e.KeyID })
-	page := list.Of(
-		found.Events,
-		found.Next,
-		func(e *crossing.Event) Alert { return Alert{*e, known[e.KeyID]} },
-	)
+	page := list.Of(found.Events, found.Next,
+		func(e *crossing.Event) Alert { return Alert{*e, known[e.KeyID]} })
 	if found.Unreadable > 0 {
 		page.Notes = append(page.Notes,
 			"Alerts that cannot be read, skipped: "+strconv.FormatInt(found.Unreadable, 10)+".")

@@ -27,9 +27,8 @@ func (d Denier) String() string { return d.Limit }
 // The states of its own limits and of its group's are read. Of limits of addresses, of
 // parameters and of all callers, the caller's last denials tell: they hold for as long as
 // the denial said, unless the policy no longer has the limit.
-func deniers(
-	set *policy.Set, e policy.Effective, states []enforce.LimitState, recorded records.State, at time.Time,
-) []Denier {
+func deniers(set *policy.Set, e policy.Effective, states []enforce.LimitState, recorded records.State,
+	at time.Time) []Denier {
 	var all []Denier
 	read := map[string]bool{}
 	for _, l := range states {

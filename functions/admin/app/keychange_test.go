@@ -122,14 +122,8 @@ func TestReviewCountsWhatChanges(t *testing.T) {
 		review, err := j.ReviewBulk(t.Context(), j.set(), bulk)
 		j.keys.Must(err)
 		if done, _ := j.run(bulk); int64(review.Change) != done.Done || review.Read != 5 {
-			t.Errorf(
-				"%s: %d of %d keys would change, but %d did: %+v",
-				change.Action,
-				review.Change,
-				review.Read,
-				done.Done,
-				done.Failures,
-			)
+			t.Errorf("%s: %d of %d keys would change, but %d did: %+v", change.Action, review.Change,
+				review.Read, done.Done, done.Failures)
 		}
 	}
 }

@@ -86,9 +86,8 @@ func (r *Registry) Count(ctx context.Context, f KeyFilter) (int64, error) {
 }
 
 // List returns up to count keys behind a cursor, from the list that answers a filter.
-func (r *Registry) List(
-	ctx context.Context, set *policy.Set, f KeyFilter, after string, count int,
-) (registry.Page, error) {
+func (r *Registry) List(ctx context.Context, set *policy.Set, f KeyFilter, after string,
+	count int) (registry.Page, error) {
 	q := f.query()
 	q.Count = count
 	var inPart bool

@@ -102,9 +102,8 @@ func (r *Registry) CreateMany(ctx context.Context, keys []policy.NewKey, e Edit)
 
 // Adopt stores a record for a caller without an API key: a token's subject or an address.
 // It returns policy.ErrConflict if the caller has a record.
-func (r *Registry) Adopt(
-	ctx context.Context, kind policy.Kind, id, name string, o *policy.Override, e Edit,
-) (policy.Key, error) {
+func (r *Registry) Adopt(ctx context.Context, kind policy.Kind, id, name string, o *policy.Override,
+	e Edit) (policy.Key, error) {
 	k, err := r.store.Adopt(ctx, kind, id, strings.TrimSpace(name), o, e)
 	return k, Noted(ctx, err)
 }
@@ -112,9 +111,8 @@ func (r *Registry) Adopt(
 // Rotate gives a version of a key a new secret; the old secret stays valid for grace. If
 // another change came first, it returns the key as that change left it, and
 // policy.ErrConflict.
-func (r *Registry) Rotate(
-	ctx context.Context, id string, version int64, grace time.Duration, e Edit,
-) (policy.Key, apikey.Secret, error) {
+func (r *Registry) Rotate(ctx context.Context, id string, version int64, grace time.Duration,
+	e Edit) (policy.Key, apikey.Secret, error) {
 	k, secret, err := r.store.Rotate(ctx, id, version, grace, e)
 	return k, secret, NotedSecret(ctx, err)
 }

@@ -50,9 +50,8 @@ type Subject struct {
 
 // NewSubject returns the Subject of a key, by the states of its limits and by what was
 // recorded of its denials, at an instant of this function's clock.
-func NewSubject(
-	set *policy.Set, k policy.Key, states []enforce.LimitState, recorded records.State, at time.Time,
-) Subject {
+func NewSubject(set *policy.Set, k policy.Key, states []enforce.LimitState, recorded records.State,
+	at time.Time) Subject {
 	e, _ := set.Effective(k, at)
 	s := Subject{Key: k, Effective: e, Limits: states, Deniers: []Denier{}, At: at, recorded: recorded}
 	if k.Status == policy.Active {
@@ -165,9 +164,8 @@ func (r *Registry) Survey(ctx context.Context, set *policy.Set, k policy.Key) (
 // Records returns the records of the keys and callers that items belong to, by id.
 // Callers without a record are left out. Records reads the set if set is nil and there
 // are items.
-func Records[T any](
-	ctx context.Context, keys *Registry, set *policy.Set, items []T, id func(T) string,
-) (map[string]policy.Key, error) {
+func Records[T any](ctx context.Context, keys *Registry, set *policy.Set, items []T,
+	id func(T) string) (map[string]policy.Key, error) {
 	if len(items) == 0 {
 		return nil, nil
 	}

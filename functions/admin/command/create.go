@@ -48,19 +48,16 @@ func (n NewKey) policyKey() (policy.NewKey, error) {
 		late = future(*n.Expires, "to block a key now, revoke it")
 	}
 	return policy.NewKey{
-			Name:    strings.TrimSpace(n.Name),
-			Env:     env,
-			Plan:    n.Plan,
-			Tags:    n.Tags,
-			Group:   n.Group,
-			Expires: schema.TimeOf(n.Expires),
-			Opens:   policydoc.ToPatterns(n.Opens),
-			Billing: n.Billing,
-			Value:   n.Value,
-		}, fieldError(
-			"expires",
-			late,
-		)
+		Name:    strings.TrimSpace(n.Name),
+		Env:     env,
+		Plan:    n.Plan,
+		Tags:    n.Tags,
+		Group:   n.Group,
+		Expires: schema.TimeOf(n.Expires),
+		Opens:   policydoc.ToPatterns(n.Opens),
+		Billing: n.Billing,
+		Value:   n.Value,
+	}, fieldError("expires", late)
 }
 
 // CreateKey creates a key.

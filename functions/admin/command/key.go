@@ -192,10 +192,7 @@ func (c *Ban) change(*policy.Set) (app.KeyChange, error) {
 			Action: registry.KeyBan,
 			Alter:  func(k *policy.Key) { k.Banned = c.Body.Until.UTC() },
 		},
-		fieldError(
-			"until",
-			future(c.Body.Until, "to block a key for good, revoke it"),
-		)
+		fieldError("until", future(c.Body.Until, "to block a key for good, revoke it"))
 }
 
 // Unban lifts a ban.

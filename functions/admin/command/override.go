@@ -89,11 +89,8 @@ func (c *Override) do(ctx context.Context, s *Services, e app.Edit) (Result, err
 	case result.Same:
 		result.Done = "Nothing changed. Limits are still " + wording.Override(o) + "."
 	default:
-		result.Done = "Saved: " + policydoc.LimitsText(
-			before.Limits,
-		) + " → " + wording.Override(
-			o,
-		) + ". Effective immediately."
+		result.Done = "Saved: " + policydoc.LimitsText(before.Limits) + " → " + wording.Override(o) +
+			". Effective immediately."
 	}
 	return result, err
 }

@@ -74,12 +74,10 @@ func (p *Pages) open(r *http.Request, e entry) (*sheet, error) {
 		err = c.ready()
 	}
 	return &sheet{
-			entry:   e,
-			command: c,
-			state:   formState{url.Values{}, map[string]string{}, ""},
-		}, p.problem(
-			err,
-		)
+		entry:   e,
+		command: c,
+		state:   formState{url.Values{}, map[string]string{}, ""},
+	}, p.problem(err)
 }
 
 // bind sets the parts of a command that the address of a request has.

@@ -103,10 +103,8 @@ func (c *Register) callerID(known *app.Registry) (string, error) {
 	switch {
 	case b.ID != "":
 		if !app.IsCaller(b.ID) {
-			return "", fieldError(
-				"id",
-				"must be the id of a caller without an API key: 22 letters, digits, - or _",
-			)
+			return "", fieldError("id",
+				"must be the id of a caller without an API key: 22 letters, digits, - or _")
 		}
 		return b.ID, nil
 	case b.Kind == string(policy.Address):

@@ -254,10 +254,8 @@ func (p *Pages) render(w http.ResponseWriter, r *http.Request, status int, s *sh
 	}
 	f.Cancel = templates.Choice{Text: "Cancel", Address: p.Path(subject.Path)}
 	if subject.Version > 0 {
-		f.Hidden = append(
-			f.Hidden,
-			templates.Hidden{Name: versionField, Value: strconv.FormatInt(s.version, 10)},
-		)
+		f.Hidden = append(f.Hidden,
+			templates.Hidden{Name: versionField, Value: strconv.FormatInt(s.version, 10)})
 	}
 	if len(s.warnings) > 0 {
 		f.Warning = &templates.Warn{Texts: s.warnings,

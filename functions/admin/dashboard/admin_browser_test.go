@@ -134,10 +134,8 @@ func adminPages() []pageState {
 					set.Plans[i].Limits = []limits.Limit{sitetest.Per(1000, time.Hour)}
 				}
 			})
-			v.Act(
-				typeIn("limits", "7 per minute"), typeIn("reason", "r"), send("save"),
-				chromedp.WaitVisible(chromedp.CSS(".conflict")),
-			)
+			v.Act(typeIn("limits", "7 per minute"), typeIn("reason", "r"), send("save"),
+				chromedp.WaitVisible(chromedp.CSS(".conflict")))
 		}},
 		{"route tie", "/policies/routes/new", "422", func(v *sitetest.Visit) {
 			v.Act(typeIn("name", "tie"), typeIn("match", "POST /rooms/{other}"),
@@ -223,10 +221,8 @@ func TestBrowserOverrideByKeyboard(t *testing.T) {
 	held := func(stroke *input.DispatchKeyEventParams) { stroke.AutoRepeat = new(true) }
 	v.Press(kb.Enter, held) // must not submit the form
 	tabUntil(hasID("limits"))
-	v.Act(
-		chromedp.Evaluate[chromedp.Void](`document.activeElement.select()`),
-		chromedp.KeyEvent("25 per 10 seconds"),
-	)
+	v.Act(chromedp.Evaluate[chromedp.Void](`document.activeElement.select()`),
+		chromedp.KeyEvent("25 per 10 seconds"))
 	tabUntil(hasID("reason"))
 	v.Act(chromedp.KeyEvent("by keyboard"))
 	v.Press(kb.Enter)
@@ -254,20 +250,12 @@ func TestBrowserBulkWithoutScript(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(busyKeys(t)))
 	v.WithoutScript()
 	v.Enter()
-	v.Act(
-		chromedp.Click(chromedp.CSS(v.Keys.Named("#key-{customer-3} input"))),
+	v.Act(chromedp.Click(chromedp.CSS(v.Keys.Named("#key-{customer-3} input"))),
 		chromedp.Click(chromedp.CSS(v.Keys.Named("#key-{customer-4} input"))),
 		chromedp.Click(chromedp.CSS("#bulk button[value=plan]")),
 		chromedp.WaitReady(chromedp.CSS("#form #plan")),
-		chromedp.SetValue(
-			chromedp.CSS("#form #plan"),
-			"free",
-		),
-		typeIn("reason", "downgrade"),
-		send("preview"),
-		chromedp.WaitVisible(chromedp.CSS("#preview-title")),
-		send("save"),
-	)
+		chromedp.SetValue(chromedp.CSS("#form #plan"), "free"), typeIn("reason", "downgrade"),
+		send("preview"), chromedp.WaitVisible(chromedp.CSS("#preview-title")), send("save"))
 	v.WaitAcross(`document.body.textContent.includes(": 2 changed")`)
 	for name, plan := range map[string]string{"customer-3": "free", "customer-4": "free",
 		"customer-2": "pro"} {
@@ -276,10 +264,8 @@ func TestBrowserBulkWithoutScript(t *testing.T) {
 		}
 	}
 	v.Open("/policies/plans/1/edit")
-	v.Act(
-		typeIn("limits", "11 per minute"), typeIn("reason", "more"), send("save"),
-		chromedp.WaitVisible(chromedp.CSS("#toasts form button")),
-	)
+	v.Act(typeIn("limits", "11 per minute"), typeIn("reason", "more"), send("save"),
+		chromedp.WaitVisible(chromedp.CSS("#toasts form button")))
 	v.Act(chromedp.Click(chromedp.CSS("#toasts form button")))
 	v.WaitAcross(`document.body.textContent.includes(" undone.")`)
 	if p, _ := v.Set().PlanByNumber(1); !p.Limits[0].Equal(sitetest.Per(10, 10*time.Second)) {
@@ -333,10 +319,8 @@ func TestBrowserSelection(t *testing.T) {
 // openSheet opens the form of a key's limits over the list.
 func openSheet(v *sitetest.Visit, name string) {
 	v.T.Helper()
-	v.Act(
-		chromedp.Click(chromedp.CSS(v.Keys.Named("#key-{"+name+"} [data-sheet]"))),
-		chromedp.WaitVisible(chromedp.CSS("#sheet[open] #form")),
-	)
+	v.Act(chromedp.Click(chromedp.CSS(v.Keys.Named("#key-{"+name+"} [data-sheet]"))),
+		chromedp.WaitVisible(chromedp.CSS("#sheet[open] #form")))
 }
 
 // Limits are edited in a dialog over the list. It shows errors and previews, and a save
@@ -355,22 +339,16 @@ func TestBrowserLimitsDialog(t *testing.T) {
 		}
 		closeDialog()
 		v.Wait(`!document.getElementById("sheet").open && sameDocument`)
-		if got := sitetest.Eval[string](
-			v, `document.activeElement.getAttribute("aria-label")`,
-		); got != "10 per 10 seconds, limits of bolt" {
+		if got := sitetest.Eval[string](v,
+			`document.activeElement.getAttribute("aria-label")`); got != "10 per 10 seconds, limits of bolt" {
 			t.Errorf("after the dialog the focus is on %q, want the link to the limits of bolt", got)
 		}
 	}
 	openSheet(v, "bolt")
-	v.Act(
-		typeIn("limits", "many"), send("save"),
-		chromedp.WaitVisible(chromedp.CSS("#limits-lines .wrong")),
-	)
+	v.Act(typeIn("limits", "many"), send("save"), chromedp.WaitVisible(chromedp.CSS("#limits-lines .wrong")))
 	v.Retype("#limits", "33 per 10 seconds")
-	v.Act(
-		typeIn("reason", "in a dialog"), send("preview"),
-		chromedp.WaitVisible(chromedp.CSS("#sheet #preview-title")),
-	)
+	v.Act(typeIn("reason", "in a dialog"), send("preview"),
+		chromedp.WaitVisible(chromedp.CSS("#sheet #preview-title")))
 	if !sitetest.Eval[bool](v, `sameDocument`) || v.Keys.Key("bolt").Override != nil {
 		t.Fatal("the preview left the list or saved the override")
 	}

@@ -72,14 +72,9 @@ func TestBulkLeadsBack(t *testing.T) {
 	s.Keys.Called("acme", time.Now().Add(-time.Minute), 1, 0)
 	s.Get("/keys?q=c&order=busiest").Wants(t, http.StatusOK,
 		`<input type="hidden" name="list" value="order=busiest">`)
-	s.Get(
-		"/keys/bulk?do=revoke&of=selected&id={acme}&filter=q%3Dc&list=order%3Dbusiest",
-	).Wants(
-		t,
-		http.StatusOK,
-		`href="/keys?order=busiest&amp;q=c&amp;select={acme}">Cancel</a>`,
-		`name="list" value="order=busiest"`,
-	)
+	s.Get("/keys/bulk?do=revoke&of=selected&id={acme}&filter=q%3Dc&list=order%3Dbusiest").Wants(t,
+		http.StatusOK, `href="/keys?order=busiest&amp;q=c&amp;select={acme}">Cancel</a>`,
+		`name="list" value="order=busiest"`)
 	list := s.Get("/keys?q=c&select={acme}").Wants(t, http.StatusOK, `value="{acme}" form="bulk" checked`)
 	if n := strings.Count(list.Body, `form="bulk" checked`); n != 1 {
 		t.Errorf("got %d ticked keys, want 1", n)

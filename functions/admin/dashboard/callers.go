@@ -125,9 +125,8 @@ func (d *dashboard) showCaller(w http.ResponseWriter, r *http.Request) error {
 }
 
 // addCalls adds the chart, the state and the latest denials of a caller without a record.
-func (d *dashboard) addCalls(
-	ctx context.Context, p *templates.CallerPage, id string, at chart.Period, path string,
-) error {
+func (d *dashboard) addCalls(ctx context.Context, p *templates.CallerPage, id string, at chart.Period,
+	path string) error {
 	series, err := d.Records.Caller(ctx, id, at.Recorded())
 	if err != nil {
 		return err

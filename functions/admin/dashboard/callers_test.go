@@ -73,9 +73,8 @@ const manyCallers = 300
 func TestCallersOnManyPages(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for i := range manyCallers {
-		s.Keys.UnregisteredCalls(
-			fmt.Sprintf("caller-without-rec%04d", i), time.Now().Add(-time.Duration(i)*time.Second), 1, 0,
-		)
+		s.Keys.UnregisteredCalls(fmt.Sprintf("caller-without-rec%04d", i),
+			time.Now().Add(-time.Duration(i)*time.Second), 1, 0)
 	}
 	seen, path := map[string]bool{}, "/callers"
 	for path != "" {
@@ -119,15 +118,11 @@ func TestAdoptToken(t *testing.T) {
 		t.Fatalf("redirects to %s, want the form of the override", to)
 	}
 	s.Keys.IDs["ada"] = id
-	s.Get("/keys/"+id+"/limits").Wants(
-		t, http.StatusOK, "Ada at the bank", "For this caller only.",
-		">10 per 10 seconds</textarea>",
-	)
+	s.Get("/keys/"+id+"/limits").Wants(t, http.StatusOK, "Ada at the bank", "For this caller only.",
+		">10 per 10 seconds</textarea>")
 	s.Get("/keys/"+id).Wants(t, http.StatusOK, "Plan: named by the token, otherwise free.",
 		"token, no API key")
-	s.Post(
-		"/keys/"+id+"/limits", sitetest.LimitsForm("{ada#}", "1 per hour"),
-	).Wants(t, http.StatusSeeOther)
+	s.Post("/keys/"+id+"/limits", sitetest.LimitsForm("{ada#}", "1 per hour")).Wants(t, http.StatusSeeOther)
 	if c := check(); c.Allowed || c.Name != "Ada at the bank" || c.Source != "override" {
 		t.Errorf("after the override: %+v, want denied by the override", c)
 	}
@@ -191,9 +186,8 @@ func TestAdoptErrors(t *testing.T) {
 	} {
 		s.Post("/callers/new", form).Wants(t, http.StatusUnprocessableEntity, `id="`+field+`-error"`)
 	}
-	s.Post("/callers/new", adoptFields("kind", "address", "network", "fe80::1%eth0")).Wants(
-		t, http.StatusUnprocessableEntity, `id="network-error"`,
-	)
+	s.Post("/callers/new", adoptFields("kind", "address", "network", "fe80::1%eth0")).Wants(t,
+		http.StatusUnprocessableEntity, `id="network-error"`)
 	if s.Keys.Written() != 0 {
 		t.Error("an invalid form was written")
 	}

@@ -98,10 +98,8 @@ func newGallery(t *testing.T) (*sitetest.Visit, *gallery) {
 func TestBrowserTimeSeriesRefresh(t *testing.T) {
 	v, g := newGallery(t)
 	v.Open("/denials")
-	v.Act(
-		chromedp.WaitVisible(chromedp.CSS("#requests canvas")),
-		chromedp.Click(chromedp.CSS("#requests summary")),
-	)
+	v.Act(chromedp.WaitVisible(chromedp.CSS("#requests canvas")),
+		chromedp.Click(chromedp.CSS("#requests summary")))
 	v.Wait(`waits() === "2000"`)
 	v.Act(chromedp.Evaluate[chromedp.Void](`window.canvas = document.querySelector("#requests canvas")`))
 	v.Point("#requests .u-over")
@@ -176,10 +174,8 @@ func TestBrowserTimeSeriesLook(t *testing.T) {
 	v, _ := newGallery(t)
 	v.Scheme("light")
 	v.Open("/denials")
-	v.Act(
-		chromedp.WaitVisible(chromedp.CSS("#requests canvas")),
-		chromedp.Click(chromedp.CSS("#requests summary")),
-	)
+	v.Act(chromedp.WaitVisible(chromedp.CSS("#requests canvas")),
+		chromedp.Click(chromedp.CSS("#requests summary")))
 	v.Fits(t, 390, 1024, 1440)
 	v.Accessible(t, axe)
 	const picture = `document.querySelector("#requests canvas").toDataURL()`

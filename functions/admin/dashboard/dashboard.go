@@ -91,13 +91,9 @@ func Routes(r *page.Renderer, services Services) []auth.Route {
 	commands := &command.Pages{Renderer: r, Services: command.Services{Keys: keys, Records: services.Records,
 		Tokens: services.Tokens, Changes: shared, Effects: policies.Effects(shared, keys,
 			services.Records)}}
-	return slices.Concat(
-		commands.Routes(),
-		d.routes(), d.keyRoutes(),
-		policies.Routes(r, shared, keys, services.Records, services.Log),
-		d.denials.Routes(), d.audit.Routes(), d.groups.Routes(),
-		alerts.New(r, keys, services.Crossings).Routes(),
-	)
+	return slices.Concat(commands.Routes(), d.routes(), d.keyRoutes(),
+		policies.Routes(r, shared, keys, services.Records, services.Log), d.denials.Routes(),
+		d.audit.Routes(), d.groups.Routes(), alerts.New(r, keys, services.Crossings).Routes())
 }
 
 func (d *dashboard) routes() []auth.Route {

@@ -19,9 +19,8 @@ import (
 func TestKeyResponseIgnoresAllowList(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.Save(func(set *policy.Set) { set.Allow = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} })
-	_, text, _ := strings.Cut(
-		sitetest.InWords(s.Get("/keys/{acme}").Wants(t, http.StatusOK).Body), "What a client gets now",
-	)
+	_, text, _ := strings.Cut(sitetest.InWords(s.Get("/keys/{acme}").Wants(t, http.StatusOK).Body),
+		"What a client gets now")
 	text = text[:min(len(text), 400)]
 	if !strings.Contains(text, "Response headers a client receives") || strings.Contains(text, "429") ||
 		strings.Contains(text, "401:") {

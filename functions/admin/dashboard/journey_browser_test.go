@@ -14,18 +14,13 @@ import (
 func TestBrowserJourney(t *testing.T) {
 	v := sitetest.NewJourney(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	v.Enter()
-	v.Act(
-		chromedp.SendKeys(chromedp.CSS("#q"), "bol"),
-		chromedp.Click(chromedp.CSS(".filters button")),
-		chromedp.WaitNotPresent(chromedp.CSS(v.Keys.Named("#key-{acme}"))),
-	)
+	v.Act(chromedp.SendKeys(chromedp.CSS("#q"), "bol"), chromedp.Click(chromedp.CSS(".filters button")),
+		chromedp.WaitNotPresent(chromedp.CSS(v.Keys.Named("#key-{acme}"))))
 	openSheet(v, "bolt")
 	v.Retype("#limits", "25 per 10 seconds")
-	v.Act(
-		typeIn("reason", "a launch"), send("preview"),
-		chromedp.WaitVisible(chromedp.CSS("#sheet #preview-title")),
-		send("save"), chromedp.WaitVisible(chromedp.CSS(".notice.good")),
-	)
+	v.Act(typeIn("reason", "a launch"), send("preview"),
+		chromedp.WaitVisible(chromedp.CSS("#sheet #preview-title")), send("save"),
+		chromedp.WaitVisible(chromedp.CSS(".notice.good")))
 	if o := v.Keys.Key("bolt").Override; o == nil || !o.Limits[0].Equal(sitetest.Per(25, 10*time.Second)) ||
 		o.Reason != "a launch" {
 		t.Fatalf("saved override %+v, want 25 per 10 seconds", o)

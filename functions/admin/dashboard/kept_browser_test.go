@@ -28,11 +28,9 @@ func TestBrowserKeepsTypedText(t *testing.T) {
 	save(v, "typed")
 	v.WaitAcross(`!!document.querySelector("[name=password]")`)
 	v.Look(t, axe, "401")
-	v.Act(
-		chromedp.SendKeys(chromedp.CSS("[name=user]"), sitetest.User),
+	v.Act(chromedp.SendKeys(chromedp.CSS("[name=user]"), sitetest.User),
 		chromedp.SendKeys(chromedp.CSS("[name=password]"), sitetest.Password),
-		chromedp.Click(chromedp.CSS("main form button")),
-	)
+		chromedp.Click(chromedp.CSS("main form button")))
 	v.WaitAcross(`document.querySelector("#name")?.value === "typed"`)
 	v.Keys.Fail("ERR unavailable")
 	save(v, "typed again")
@@ -104,13 +102,9 @@ func TestBrowserSheetAsks(t *testing.T) {
 	open()
 	v.Press(kb.Escape)
 	v.Wait(`asked === 2 && !sheet.open`)
-	v.Act(
-		chromedp.Click(chromedp.CSS("#more summary")),
+	v.Act(chromedp.Click(chromedp.CSS("#more summary")),
 		chromedp.Click(chromedp.CSS("#more .danger:last-child")),
-		chromedp.WaitVisible(chromedp.CSS("#sheet #reason")),
-		typeIn("reason", "gone"),
-		send("save"),
-	)
+		chromedp.WaitVisible(chromedp.CSS("#sheet #reason")), typeIn("reason", "gone"), send("save"))
 	v.WaitAcross(`location.pathname === "/keys" && document.body.textContent.includes("Deleted “acme”.")`)
 	v.NoConsoleErrors("")
 }

@@ -45,9 +45,8 @@ func TestSecretIsShownOnce(t *testing.T) {
 		left > 7*24*time.Hour {
 		t.Errorf("created %+v, want the plan free, 2 tags and an expiry in 7 days", k)
 	}
-	rotated := s.PostThrough("/keys/{new}/rotate", fields("version", "{new#}", "grace", "24h")).Wants(
-		t, http.StatusOK, "The previous secret works until",
-	)
+	rotated := s.PostThrough("/keys/{new}/rotate", fields("version", "{new#}", "grace", "24h")).Wants(t,
+		http.StatusOK, "The previous secret works until")
 	next := secretInPage.FindStringSubmatch(rotated.Body)
 	if next == nil || next[1] == m[1] {
 		t.Fatal("the page of the rotation lacks a new secret")
@@ -112,9 +111,8 @@ func TestKeyActions(t *testing.T) {
 		"never"); k.Name != "acme corp" || len(k.Tags) != 2 {
 		t.Errorf("edited to %+v, want the name acme corp and 2 tags", k)
 	}
-	s.Post("/keys/{acme}/ban", fields("version", "{acme#}", "lasts", "1h")).Wants(
-		t, http.StatusUnprocessableEntity, "Enter a reason",
-	)
+	s.Post("/keys/{acme}/ban", fields("version", "{acme#}", "lasts", "1h")).Wants(t,
+		http.StatusUnprocessableEntity, "Enter a reason")
 	s.Post("/keys/{acme}/edit", fields("version", "{acme#}", "name", " ", "plan", "none such")).
 		Wants(t, http.StatusUnprocessableEntity, `id="name-error"`, `id="plan-error"`)
 	s.Post("/keys/{acme}/delete", fields("version", "{acme#}")).Wants(t, http.StatusSeeOther)
@@ -192,13 +190,8 @@ func TestKeyOrders(t *testing.T) {
 	}
 	keys.Called("delta", time.Now().Add(-last), 1, 0)
 	keys.Called("alpha", time.Now().Add(-5*time.Minute), 0, 1)
-	s.Get("/keys?order=today&live=0").Wants(
-		t,
-		http.StatusOK,
-		`class="number calls" data-label="Calls">11<`,
-		`class="number" data-label="Denied"><span>7`,
-		used,
-	)
+	s.Get("/keys?order=today&live=0").Wants(t, http.StatusOK, `class="number calls" data-label="Calls">11<`,
+		`class="number" data-label="Denied"><span>7`, used)
 	body := s.Get("/keys?order=today").Wants(t, http.StatusOK).Body
 	if at := strings.Index(body, "<bdi>delta</bdi></a>"); at < 0 ||
 		at < max(strings.Index(body, "<bdi>alpha<"), strings.Index(body, "<bdi>gamma<")) {
@@ -302,9 +295,8 @@ func TestBulkOnAllMatching(t *testing.T) {
 	keys.CreateKeys(count, "free")
 	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
 	s.Get("/keys?q=k").Wants(t, http.StatusOK, "matching keys</a>")
-	s.Get("/keys/bulk?do=plan&of=all&filter=q%3Dk").Wants(
-		t, http.StatusOK, "All keys whose name contains “k”: 60.", "Change plan of 60 keys", `name="plan"`,
-	)
+	s.Get("/keys/bulk?do=plan&of=all&filter=q%3Dk").Wants(t, http.StatusOK,
+		"All keys whose name contains “k”: 60.", "Change plan of 60 keys", `name="plan"`)
 	typed := func() url.Values {
 		return fields("do", "plan", "of", "all", "filter", "q=k", "plan", "pro", "reason", "upgrade",
 			"count", "60")
@@ -312,9 +304,8 @@ func TestBulkOnAllMatching(t *testing.T) {
 	form := typed()
 	s.Post("/keys/bulk", sitetest.With(reviewed(s, form), "reason", "")).Wants(t,
 		http.StatusUnprocessableEntity, "Enter a reason")
-	s.Post("/keys/bulk", sitetest.With(form, "reason", "upgrade", "plan", "none")).Wants(
-		t, http.StatusUnprocessableEntity, `id="plan-error"`,
-	)
+	s.Post("/keys/bulk", sitetest.With(form, "reason", "upgrade", "plan", "none")).Wants(t,
+		http.StatusUnprocessableEntity, `id="plan-error"`)
 	form = typed()
 	last, _ := s.Finish(s.Post("/keys/bulk", reviewed(s, form)))
 	last.Wants(t, http.StatusOK, fmt.Sprintf("%d changed, 0 unchanged", count))
@@ -339,9 +330,8 @@ func TestBulkOnSelection(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.CreateKey("calm", "free")
 	s.Get("/keys/bulk?do=revoke&of=selected").Wants(t, http.StatusUnprocessableEntity, "No keys selected")
-	s.Get("/keys/bulk?do=override&of=selected&id={acme}&id={bolt}").Wants(
-		t, http.StatusOK, "acme, bolt", `id="limits"`,
-	)
+	s.Get("/keys/bulk?do=override&of=selected&id={acme}&id={bolt}").Wants(t, http.StatusOK, "acme, bolt",
+		`id="limits"`)
 	ids := []string{"of", "selected", "id", s.Keys.IDs["acme"], "id", s.Keys.IDs["bolt"]}
 	form := fields(append(ids, "do", "override", "reason", "party", "mode", "enforce", "lasts", "1d",
 		"limits", "99 per hour")...)
@@ -373,8 +363,7 @@ func TestKeyActionConflict(t *testing.T) {
 		page := s.Post("/keys/{acme}/"+action, fields("version", version)).Wants(t, http.StatusConflict,
 			"saved first", `name="version" value="`+s.Keys.Named("{acme#}")+`"`,
 			`action="/keys/{acme}/`+action+`"`)
-		s.Post(
-			"/keys/{acme}/"+action, sitetest.With(sitetest.HiddenIn(page.Body), "reason", "still"),
-		).Wants(t, http.StatusSeeOther)
+		s.Post("/keys/{acme}/"+action,
+			sitetest.With(sitetest.HiddenIn(page.Body), "reason", "still")).Wants(t, http.StatusSeeOther)
 	}
 }

@@ -164,11 +164,8 @@ func TestDemand(t *testing.T) {
 			for range c.denied {
 				denyAt(s, "acme", at, sampleDenial(c.limit))
 			}
-			text := strings.ReplaceAll(
-				sitetest.InWords(s.Get("/keys/{acme}").Wants(t, http.StatusOK).Body),
-				"\u00a0",
-				" ",
-			)
+			text := strings.ReplaceAll(sitetest.InWords(s.Get("/keys/{acme}").Wants(t, http.StatusOK).Body),
+				"\u00a0", " ")
 			if c.want == "" && strings.Contains(text, "It sends up to") || !strings.Contains(text, c.want) {
 				t.Errorf("want the demand %q:\n%s", c.want, text)
 			}

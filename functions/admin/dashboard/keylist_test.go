@@ -56,9 +56,8 @@ const keysPerPage = 50
 
 func TestSearch(t *testing.T) {
 	s := sitetest.New(t).Login()
-	got := s.Get("/keys?q=AC&live=5").Wants(
-		t, http.StatusOK, "acme", `value="AC"`, `<input type="hidden" name="live" value="5">`,
-	)
+	got := s.Get("/keys?q=AC&live=5").Wants(t, http.StatusOK, "acme", `value="AC"`,
+		`<input type="hidden" name="live" value="5">`)
 	if strings.Contains(got.Body, "bolt") {
 		t.Error("the search for AC found bolt")
 	}
@@ -213,9 +212,7 @@ func TestHostileInput(t *testing.T) {
 		}
 	}
 	s.Post("/keys", url.Values{"name": {strings.Repeat("x", 1<<20)}, "plan": {"free"},
-		"env": {"live"}}).Wants(
-		t, http.StatusRequestEntityTooLarge,
-	)
+		"env": {"live"}}).Wants(t, http.StatusRequestEntityTooLarge)
 	if s.Keys.Written() != 0 {
 		t.Error("an invalid key was written")
 	}
@@ -254,9 +251,7 @@ func TestKeyPage(t *testing.T) {
 		}
 	}
 	keys.OverrideKey("acme", sitetest.Per(3, time.Minute))
-	s.Get("/keys/{acme}").Wants(
-		t, http.StatusOK, "Override of plan acme. Reason: test.", "End override",
-	)
+	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "Override of plan acme. Reason: test.", "End override")
 	keys.UpdateKey("acme", func(k *policy.Key) { k.Status = policy.Revoked })
 	got := s.Get("/keys/{acme}").Wants(t, http.StatusOK, "revoked", "Restore", "401")
 	if strings.Contains(got.Body, "Override limits") {

@@ -41,10 +41,8 @@ func TestEditForm(t *testing.T) {
 // An edit is saved, and the key's page shows the change once.
 func TestSaveOverride(t *testing.T) {
 	s := sitetest.New(t).Login()
-	got := s.Post(
-		limitsPath,
-		sitetest.LimitsForm("{acme#}", "1,000 per 10 seconds", " 2,000,000  per day, counter\r\n"),
-	)
+	got := s.Post(limitsPath,
+		sitetest.LimitsForm("{acme#}", "1,000 per 10 seconds", " 2,000,000  per day, counter\r\n"))
 	got.Wants(t, http.StatusSeeOther)
 	if to := got.Header.Get("Location"); to != "/keys/{acme}" {
 		t.Errorf("the save redirects to %q, want /keys/{acme}", to)
@@ -198,9 +196,8 @@ func TestLimitsOfRevokedKey(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.UpdateKey("acme", func(k *policy.Key) { k.Status = policy.Revoked })
 	s.Get(limitsPath).Wants(t, http.StatusConflict, "This key is revoked")
-	s.Post(limitsPath, sitetest.LimitsForm("{acme#}", "20 per hour")).Wants(
-		t, http.StatusConflict, "This key is revoked",
-	)
+	s.Post(limitsPath, sitetest.LimitsForm("{acme#}", "20 per hour")).Wants(t, http.StatusConflict,
+		"This key is revoked")
 	if s.Keys.Written() != 0 {
 		t.Error("the form was written")
 	}

@@ -28,10 +28,8 @@ func TestBrowserTheme(t *testing.T) {
 		return sitetest.Eval[string](v, `getComputedStyle(document.documentElement).backgroundColor`)
 	}
 	light := background()
-	v.Act(
-		chromedp.Evaluate[chromedp.Void](`window.sameDocument = true`),
-		openDisplay, chromedp.Click(chromedp.CSS("#theme [value=dark]")),
-	)
+	v.Act(chromedp.Evaluate[chromedp.Void](`window.sameDocument = true`), openDisplay,
+		chromedp.Click(chromedp.CSS("#theme [value=dark]")))
 	v.Wait(`document.querySelector("#theme [value=dark]").getAttribute("aria-pressed") === "true"`)
 	dark := background()
 	if dark == light || !sitetest.Eval[bool](v, `sameDocument && q.value === "half a wo"`) {
@@ -44,13 +42,10 @@ func TestBrowserTheme(t *testing.T) {
 	}
 	v.WithoutScript()
 	v.Open("/explain?path=%2Forders")
-	v.Act(
-		openDisplay, chromedp.Click(chromedp.CSS("#theme [value=light]")),
-		chromedp.WaitReady(chromedp.CSS("html[data-theme=light]")),
-	)
-	if at := sitetest.Eval[string](
-		v, `location.pathname + location.search`,
-	); at != "/explain?path=%2Forders" || background() != light {
+	v.Act(openDisplay, chromedp.Click(chromedp.CSS("#theme [value=light]")),
+		chromedp.WaitReady(chromedp.CSS("html[data-theme=light]")))
+	if at := sitetest.Eval[string](v,
+		`location.pathname + location.search`); at != "/explain?path=%2Forders" || background() != light {
 		t.Errorf("after a choice without a script: %s with %s, want light", at, background())
 	}
 	v.NoConsoleErrors("")
@@ -139,10 +134,8 @@ func TestBrowserRowsStayUnderPointer(t *testing.T) {
 	v.Open("/keys?live=2")
 	v.Wait(`waits() === "2000"`)
 	order := func() string {
-		return sitetest.Eval[string](
-			v,
-			`[...document.querySelectorAll("#keys tbody")].map((row) => row.querySelector("a").textContent[0].toUpperCase()).join("")`,
-		)
+		return sitetest.Eval[string](v,
+			`[...document.querySelectorAll("#keys tbody")].map((row) => row.querySelector("a").textContent[0].toUpperCase()).join("")`)
 	}
 	if got := order(); got != "ABCDEF" {
 		t.Fatalf("the rows are %s, want ABCDEF", got)
@@ -221,9 +214,8 @@ func TestBrowserSummary(t *testing.T) {
 	v.Act(chromedp.Evaluate[chromedp.Void](`now += 9_999`))
 	refresh()
 	v.Wait(`live.dataset.summary === "6 keys shown, 2 denied now" && waits() === "2000"`)
-	if got := sitetest.Eval[string](
-		v, `document.querySelector("#live-summary").textContent`,
-	); got != "6 keys shown, 1 denied now" {
+	if got := sitetest.Eval[string](v,
+		`document.querySelector("#live-summary").textContent`); got != "6 keys shown, 1 denied now" {
 		t.Errorf("announced %q within ten seconds, want the first summary", got)
 	}
 	v.Act(chromedp.Evaluate[chromedp.Void](`now += 1`))
@@ -242,9 +234,8 @@ func TestBrowserToasts(t *testing.T) {
 			`document.dispatchEvent(new CustomEvent("toast", { detail: { text: "<b>Copied</b>" } }))`),
 		chromedp.WaitVisible(chromedp.CSS("#toasts[role=status] .toast")),
 	)
-	if got := sitetest.Eval[string](
-		v, `document.querySelector(".toast p").textContent`,
-	); got != "<b>Copied</b>" {
+	if got := sitetest.Eval[string](v,
+		`document.querySelector(".toast p").textContent`); got != "<b>Copied</b>" {
 		t.Errorf("the toast shows %q, want <b>Copied</b> as text", got)
 	}
 	v.Act(chromedp.Click(chromedp.CSS(".toast .plain")), chromedp.WaitNotPresent(chromedp.CSS(".toast")))

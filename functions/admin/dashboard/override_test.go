@@ -25,22 +25,18 @@ func fields(pairs ...string) map[string][]string {
 func TestOverride(t *testing.T) {
 	s := sitetest.New(t).Login()
 	form := sitetest.LimitsForm("{acme#}", "50 per minute")
-	s.Post(limitsPath, sitetest.With(form, "reason", " ")).Wants(
-		t, http.StatusUnprocessableEntity, `id="reason-error"`, "Enter a reason",
-	)
-	s.Post(limitsPath, sitetest.With(form, "reason", strings.Repeat("x", 201))).Wants(
-		t, http.StatusUnprocessableEntity, "at most 200 characters",
-	)
+	s.Post(limitsPath, sitetest.With(form, "reason", " ")).Wants(t, http.StatusUnprocessableEntity,
+		`id="reason-error"`, "Enter a reason")
+	s.Post(limitsPath, sitetest.With(form, "reason", strings.Repeat("x", 201))).Wants(t,
+		http.StatusUnprocessableEntity, "at most 200 characters")
 	s.Post(
 		limitsPath, sitetest.With(form, "reason", "launch", "lasts", "at", "until", "2020-01-01 00:00"),
 	).Wants(t, http.StatusUnprocessableEntity,
 		"must be in the future")
-	s.Post(limitsPath, sitetest.With(form, "until", "soon")).Wants(
-		t, http.StatusUnprocessableEntity, "Enter a time such as",
-	)
-	s.Post(limitsPath, sitetest.With(form, "until", "", "lasts", "1 eon")).Wants(
-		t, http.StatusUnprocessableEntity, "Choose one",
-	)
+	s.Post(limitsPath, sitetest.With(form, "until", "soon")).Wants(t, http.StatusUnprocessableEntity,
+		"Enter a time such as")
+	s.Post(limitsPath, sitetest.With(form, "until", "", "lasts", "1 eon")).Wants(t,
+		http.StatusUnprocessableEntity, "Choose one")
 	if s.Keys.Written() != 0 {
 		t.Fatal("an invalid override was written")
 	}
@@ -51,13 +47,9 @@ func TestOverride(t *testing.T) {
 		left > 4*time.Hour {
 		t.Errorf("saved %+v, want a limit in shadow, the reason launch and an end in 4 hours", o)
 	}
-	s.Get("/keys/{acme}").Wants(
-		t, http.StatusOK, "Reason: launch.", "shadow</bdi>", "override</span>",
-	)
-	s.Get("/keys?state=overridden").Wants(
-		t, http.StatusOK, "10 per 10 seconds</del>", "50 per minute, shadow</ins>", "launch",
-		"for 4 h more",
-	)
+	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "Reason: launch.", "shadow</bdi>", "override</span>")
+	s.Get("/keys?state=overridden").Wants(t, http.StatusOK, "10 per 10 seconds</del>",
+		"50 per minute, shadow</ins>", "launch", "for 4 h more")
 	s.Post(
 		limitsPath,
 		sitetest.With(sitetest.LimitsForm("{acme#}"), "lasts", "at", "until", "2099-12-31 18:00"),
@@ -84,9 +76,7 @@ func TestOverridePreview(t *testing.T) {
 // The page after a save can undo it, unless the key was changed since.
 func TestUndo(t *testing.T) {
 	s := sitetest.New(t).Login()
-	s.Post(
-		limitsPath, sitetest.LimitsForm("{acme#}", "50 per minute"),
-	).Wants(t, http.StatusSeeOther)
+	s.Post(limitsPath, sitetest.LimitsForm("{acme#}", "50 per minute")).Wants(t, http.StatusSeeOther)
 	s.UndoOn("/keys/{acme}").Wants(t, http.StatusSeeOther)
 	if k := s.Keys.Key("acme"); k.Override != nil {
 		t.Errorf("after the undo: %+v, want no override", k)
@@ -98,9 +88,8 @@ func TestUndo(t *testing.T) {
 	}
 	page := s.Get("/keys/{acme}").Wants(t, http.StatusOK)
 	s.Keys.OverrideKey("acme", sitetest.Per(1, time.Hour))
-	s.Post(sitetest.UndoInPage.FindStringSubmatch(page.Body)[1], nil).Wants(
-		t, http.StatusConflict, "it was changed since",
-	)
+	s.Post(sitetest.UndoInPage.FindStringSubmatch(page.Body)[1], nil).Wants(t, http.StatusConflict,
+		"it was changed since")
 	if k := s.Keys.Key("acme"); !k.Override.Limits[0].Equal(sitetest.Per(1, time.Hour)) {
 		t.Error("the undo overwrote another change")
 	}

@@ -66,14 +66,8 @@ func TestOverviewFigures(t *testing.T) {
 		if !strings.Contains(words, c.lead+" , over 10 per 10 seconds") ||
 			!strings.Contains(words, c.tiles+" Refused 0 Callers ") ||
 			!strings.Contains(words, "In shadow "+c.shadow+" would be denied") {
-			t.Errorf(
-				"%s: want %q and the tiles %q, %s in shadow:\n%s",
-				c.view,
-				c.lead,
-				c.tiles,
-				c.shadow,
-				words,
-			)
+			t.Errorf("%s: want %q and the tiles %q, %s in shadow:\n%s", c.view, c.lead, c.tiles, c.shadow,
+				words)
 		}
 		got := panels(page)
 		if got["attention"] != c.attention || !strings.HasPrefix(got["busiest"], c.busiest) ||

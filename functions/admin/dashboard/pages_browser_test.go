@@ -24,19 +24,16 @@ func TestBrowserLiveRefresh(t *testing.T) {
 	v.HandTimers()
 	v.Open("/keys?live=2")
 	v.Wait(`waits() === "2000"`)
-	v.Act(
-		chromedp.Evaluate[chromedp.Void](`window.sameDocument = true`),
+	v.Act(chromedp.Evaluate[chromedp.Void](`window.sameDocument = true`),
 		chromedp.SendKeys(chromedp.CSS("#q"), "half a wo"),
-		chromedp.Evaluate[chromedp.Void](`document.querySelector("#q").setSelectionRange(4, 6)`),
-	)
+		chromedp.Evaluate[chromedp.Void](`document.querySelector("#q").setSelectionRange(4, 6)`))
 	v.Keys.Use("bolt", 7)
 	v.Fire()
 	v.Wait(`document.querySelector("#key-{bolt} .used").textContent.includes("7 of 10")`)
 	v.Wait(`waits() === "2000"`)
 	v.Wait(`age.textContent === "Live"`)
-	state := sitetest.Eval[string](
-		v, `[sameDocument, document.activeElement.id, q.value, q.selectionStart, q.selectionEnd].join()`,
-	)
+	state := sitetest.Eval[string](v,
+		`[sameDocument, document.activeElement.id, q.value, q.selectionStart, q.selectionEnd].join()`)
 	if state != "true,q,half a wo,4,6" {
 		t.Errorf("after a refresh: %s, want the same document, focus, text and selection", state)
 	}
@@ -123,12 +120,10 @@ func TestBrowserSessionExpires(t *testing.T) {
 	v.Wait(`waits() === "2000"`)
 	forgetSessions(v)
 	v.Fire()
-	v.Act(
-		chromedp.WaitVisible(chromedp.CSS("[name=password]")),
+	v.Act(chromedp.WaitVisible(chromedp.CSS("[name=password]")),
 		chromedp.SendKeys(chromedp.CSS("[name=user]"), sitetest.User),
 		chromedp.SendKeys(chromedp.CSS("[name=password]"), sitetest.Password+"\n"),
-		chromedp.WaitReady(chromedp.CSS("#live")),
-	)
+		chromedp.WaitReady(chromedp.CSS("#live")))
 	if at := sitetest.Eval[string](v, `location.pathname + location.search`); at != "/keys?live=2&q=a" {
 		t.Errorf("after the login the page is %s, want /keys?live=2&q=a", at)
 	}
@@ -167,12 +162,10 @@ type pageState struct {
 func pageStates() []pageState {
 	allInvalid := func(v *sitetest.Visit) {
 		v.Retype("#limits", "12 per calendar month (Mars/Olympus Mons)")
-		v.Act(
-			chromedp.Click(chromedp.CSS("#form .field summary")),
+		v.Act(chromedp.Click(chromedp.CSS("#form .field summary")),
 			chromedp.Click(chromedp.CSS("#form .actions .primary")),
 			chromedp.WaitVisible(chromedp.CSS("#limits-lines .wrong")),
-			chromedp.Click(chromedp.CSS("#form .field summary")),
-		)
+			chromedp.Click(chromedp.CSS("#form .field summary")))
 	}
 	return []pageState{
 		{"keys", "/keys?live=2", "", nil},
@@ -186,10 +179,8 @@ func pageStates() []pageState {
 		{"created token", "/settings/tokens/new", "", createToken},
 		{"tokens", "/settings", "", nil},
 		{"token with errors", "/settings/tokens/new", "422", func(v *sitetest.Visit) {
-			v.Act(
-				chromedp.Click(chromedp.CSS("#form .actions .primary")),
-				chromedp.WaitVisible(chromedp.CSS("#name-error")),
-			)
+			v.Act(chromedp.Click(chromedp.CSS("#form .actions .primary")),
+				chromedp.WaitVisible(chromedp.CSS("#name-error")))
 		}},
 		{"not found", "/nothing", "404", nil},
 		{"Valkey unavailable", "/keys?q=unavailable", "503", func(v *sitetest.Visit) {
@@ -206,11 +197,9 @@ func TestBrowserPages(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	t.Run("login", func(t *testing.T) { v.Open("/login"); v.Look(t, axe, "") })
 	t.Run("login with an error", func(t *testing.T) {
-		v.Act(
-			chromedp.SendKeys(chromedp.CSS("[name=user]"), sitetest.User),
+		v.Act(chromedp.SendKeys(chromedp.CSS("[name=user]"), sitetest.User),
 			chromedp.SendKeys(chromedp.CSS("[name=password]"), "n0t-it\n"),
-			chromedp.WaitVisible(chromedp.CSS("#login-error")),
-		)
+			chromedp.WaitVisible(chromedp.CSS("#login-error")))
 		v.Look(t, axe, "401")
 	})
 	v.Enter()
@@ -229,28 +218,21 @@ func TestBrowserPages(t *testing.T) {
 // Without JavaScript, login, search, limits, errors, saving, tokens and logout work.
 func TestBrowserWithoutScript(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
-	if _, err := chromedp.Call(
-		v.Ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true},
-	); err != nil {
+	if _, err := chromedp.Call(v.Ctx, emulation.SetScriptExecutionDisabled,
+		emulation.SetScriptExecutionDisabledParams{Value: true}); err != nil {
 		t.Fatal(err)
 	}
 	v.Enter()
-	v.Act(
-		chromedp.SendKeys(chromedp.CSS("#q"), "ac"),
-		chromedp.Click(chromedp.CSS(".filters button")),
+	v.Act(chromedp.SendKeys(chromedp.CSS("#q"), "ac"), chromedp.Click(chromedp.CSS(".filters button")),
 		chromedp.WaitNotPresent(chromedp.CSS(v.Keys.Named("#key-{bolt}"))),
 		chromedp.Click(chromedp.CSS(v.Keys.Named("#key-{acme} a"))),
 		chromedp.Click(chromedp.CSS(".head .main")),
 		chromedp.SetValue(chromedp.CSS("#limits"), "2,000 per 10 seconds\nmany per second"),
 		chromedp.SetValue(chromedp.CSS("#reason"), "asked for"),
 		chromedp.Click(chromedp.CSS(".actions .primary")),
-		chromedp.WaitVisible(chromedp.CSS("#limits-lines .wrong")),
-	)
-	v.Act(
-		chromedp.SetValue(chromedp.CSS("#limits"), "2,000 per 10 seconds\n\n"),
-		chromedp.Click(chromedp.CSS(".actions .primary")),
-		chromedp.WaitVisible(chromedp.CSS(".notice.good")),
-	)
+		chromedp.WaitVisible(chromedp.CSS("#limits-lines .wrong")))
+	v.Act(chromedp.SetValue(chromedp.CSS("#limits"), "2,000 per 10 seconds\n\n"),
+		chromedp.Click(chromedp.CSS(".actions .primary")), chromedp.WaitVisible(chromedp.CSS(".notice.good")))
 	if got := policydoc.LimitsText(v.Keys.Key("acme").Override.Limits); got != "2,000 per 10 seconds" {
 		t.Errorf("saved %s, want 2,000 per 10 seconds", got)
 	}

@@ -23,24 +23,16 @@ func planOf(version, name, requests string, more ...string) url.Values {
 func TestPlans(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Get("/policies").Wants(t, http.StatusOK, "free", "10 per 10 seconds", `aria-label="2 keys of free"`)
-	s.Get(
-		"/policies/plans/new",
-	).Wants(
-		t,
-		http.StatusOK,
-		`name="version" value="`+s.Keys.Named("{policy#}")+`"`,
-	)
+	s.Get("/policies/plans/new").Wants(t, http.StatusOK,
+		`name="version" value="`+s.Keys.Named("{policy#}")+`"`)
 	s.Post("/policies/plans/new", planOf("{policy#}", "", "5")).Wants(t, http.StatusUnprocessableEntity,
 		`id="name-error"`)
-	s.Post("/policies/plans/new", planOf("{policy#}", "free", "5")).Wants(
-		t, http.StatusUnprocessableEntity, `id="name-error"`, "is taken",
-	)
-	s.Post("/policies/plans/new", planOf("{policy#}", "pro", "x")).Wants(
-		t, http.StatusUnprocessableEntity, `id="limits-lines"`, `<dd class="wrong">`,
-	)
-	s.Post("/policies/plans/new", sitetest.With(planOf("{policy#}", "pro", "5"), "reason", "")).Wants(
-		t, http.StatusUnprocessableEntity, "Enter a reason",
-	)
+	s.Post("/policies/plans/new", planOf("{policy#}", "free", "5")).Wants(t, http.StatusUnprocessableEntity,
+		`id="name-error"`, "is taken")
+	s.Post("/policies/plans/new", planOf("{policy#}", "pro", "x")).Wants(t, http.StatusUnprocessableEntity,
+		`id="limits-lines"`, `<dd class="wrong">`)
+	s.Post("/policies/plans/new", sitetest.With(planOf("{policy#}", "pro", "5"), "reason", "")).Wants(t,
+		http.StatusUnprocessableEntity, "Enter a reason")
 	s.Post("/policies/plans/new", sitetest.With(planOf("{policy#}", "pro", "5"), "degraded", "local")).Wants(
 		t, http.StatusUnprocessableEntity, `id="share-error"`,
 	)
@@ -55,18 +47,16 @@ func TestPlans(t *testing.T) {
 		!p.Limits[0].Equal(sitetest.Per(5, time.Minute)) {
 		t.Errorf("saved %+v, want 5 per minute and a share of 20", p)
 	}
-	s.Get("/policies/plans/2/edit").Wants(
-		t, http.StatusOK, ">5 per minute</textarea>", `name="share" value="20"`,
-	)
+	s.Get("/policies/plans/2/edit").Wants(t, http.StatusOK, ">5 per minute</textarea>",
+		`name="share" value="20"`)
 	s.Post("/policies/plans/2/edit", planOf("{policy#}", "business", "6")).Wants(t, http.StatusSeeOther)
 	s.UndoOn("/policies").Wants(t, http.StatusSeeOther)
 	if p, _ := s.Set().PlanByNumber(2); p.Name != "pro" || p.Share != 20 {
 		t.Errorf("after the undo: %+v, want the name pro and a share of 20", p)
 	}
 	s.Get("/policies/plans/1/delete").Wants(t, http.StatusOK, "Delete the plan")
-	s.Post("/policies/plans/1/delete", fields("version", "{policy#}", "reason", "x")).Wants(
-		t, http.StatusUnprocessableEntity, "keys use it (2)",
-	)
+	s.Post("/policies/plans/1/delete", fields("version", "{policy#}", "reason", "x")).Wants(t,
+		http.StatusUnprocessableEntity, "keys use it (2)")
 	s.Post("/policies/plans/2/delete", fields("version", "{policy#}", "reason", "x")).Wants(t,
 		http.StatusSeeOther)
 	s.Get("/policies/plans/2/edit").Wants(t, http.StatusNotFound)
@@ -116,9 +106,8 @@ func TestPolicyConflict(t *testing.T) {
 		t.Errorf("saved %+v, want both plans, free with 20 per minute", set.Plans)
 	}
 	s.Post("/policies/plans/1/edit", planOf("9999", "free", "30")).Wants(t, http.StatusConflict)
-	s.Post(
-		"/policies/plans/1/edit", sitetest.With(planOf("{policy#}", "free", "30"), "version", "x"),
-	).Wants(t, http.StatusBadRequest)
+	s.Post("/policies/plans/1/edit",
+		sitetest.With(planOf("{policy#}", "free", "30"), "version", "x")).Wants(t, http.StatusBadRequest)
 }
 
 // routeOf returns the form of a route with patterns, and more fields.
@@ -162,13 +151,8 @@ func TestRoutes(t *testing.T) {
 		form.Get("scopes") != "chat:write\nadmin" {
 		t.Errorf("the form has %v, want what was saved", form)
 	}
-	s.Post(
-		path+"/edit?route=chat",
-		sitetest.With(form, "name", "talk", "reason", "x", "action", "save"),
-	).Wants(
-		t,
-		http.StatusSeeOther,
-	)
+	s.Post(path+"/edit?route=chat",
+		sitetest.With(form, "name", "talk", "reason", "x", "action", "save")).Wants(t, http.StatusSeeOther)
 	set := s.Set()
 	talk, _ := set.Route("talk")
 	if talk.ID != "chat" || !slices.Equal(talk.Scopes, []string{"chat:write", "admin"}) ||
@@ -234,9 +218,8 @@ func TestAllCallers(t *testing.T) {
 	s.Get("/policies/all").Wants(t, http.StatusOK)
 	for field, value := range map[string]string{"deny": "nonsense", "allow": "10.0.0.1/8",
 		"exempt": "1.2.3.4/99", "tokenPlan": "none"} {
-		s.Post("/policies/all", allOf("{policy#}", field, value)).Wants(
-			t, http.StatusUnprocessableEntity, `id="`+field+`-error"`,
-		)
+		s.Post("/policies/all", allOf("{policy#}", field, value)).Wants(t, http.StatusUnprocessableEntity,
+			`id="`+field+`-error"`)
 	}
 	s.Post("/policies/all", allOf("{policy#}", "limits", "50 per minute, each address\n9 per hour")).Wants(
 		t, http.StatusUnprocessableEntity, `id="limits-lines"`, "For whom?")
@@ -250,9 +233,7 @@ func TestAllCallers(t *testing.T) {
 	}
 	page := s.Get("/policies").Wants(t, http.StatusOK, "198.51.100.0/24, 2001:db8::/32",
 		"50 per minute, each address", "5,000 per minute, together, shadow")
-	s.Get("/policies/all").Wants(
-		t, http.StatusOK, "2001:db8::/32",
-	)
+	s.Get("/policies/all").Wants(t, http.StatusOK, "2001:db8::/32")
 	undo := sitetest.UndoInPage.FindStringSubmatch(page.Body)[1]
 	warned := s.Post(undo, nil).Wants(t, http.StatusUnprocessableEntity, "JWTs without a plan are refused.")
 	s.Post(undo, sitetest.FormIn(warned.Body)).Wants(t, http.StatusSeeOther)
@@ -283,16 +264,14 @@ func TestExplain(t *testing.T) {
 		"HTTP/1.1 429", "Retry-After: 10",
 		"<b>8</b> of 10")
 	s.Get("/explain?key={acme}&path=/else").Wants(t, http.StatusOK, "falls under no route and costs 1.")
-	s.Get("/explain?key={acme}&address=198.51.100.7").Wants(
-		t, http.StatusOK, "Refused: the address is on the deny list", "HTTP/1.1 401",
-	)
+	s.Get("/explain?key={acme}&address=198.51.100.7").Wants(t, http.StatusOK,
+		"Refused: the address is on the deny list", "HTTP/1.1 401")
 	s.Get("/explain?key={acme}&path=orders").Wants(t, http.StatusUnprocessableEntity, `id="path-error"`)
 	s.Get("/explain?key={acme}&address=here").Wants(t, http.StatusUnprocessableEntity, `id="address-error"`)
 	s.Get("/explain?key=nobody").Wants(t, http.StatusUnprocessableEntity, "No key has this id or name.")
 	secret := s.Keys.Secrets["acme"].Reveal()
-	if got := s.Get("/explain?key="+secret).Wants(
-		t, http.StatusUnprocessableEntity, "You pasted a whole secret",
-	); strings.Contains(got.Body, secret) {
+	if got := s.Get("/explain?key="+secret).Wants(t, http.StatusUnprocessableEntity,
+		"You pasted a whole secret"); strings.Contains(got.Body, secret) {
 		t.Error("the page shows the secret")
 	}
 	if s.Keys.Written() != 0 {
@@ -306,11 +285,8 @@ func TestOverview(t *testing.T) {
 	s.Keys.Called("acme", time.Now(), 90, 10)
 	s.Keys.Called("bolt", time.Now(), 5, 20)
 	for _, path := range []string{"/", "/?range=5m", "/?range=24h", "/?range=7d", "/?range=odd"} {
-		s.Get(path).Wants(
-			t, http.StatusOK, `<a class="big" href="#busiest">125</a>`,
-			`href="/denials`, "95 allowed, 30 denied and 0 refused", ">acme<",
-			">bolt<", "24 %",
-		)
+		s.Get(path).Wants(t, http.StatusOK, `<a class="big" href="#busiest">125</a>`, `href="/denials`,
+			"95 allowed, 30 denied and 0 refused", ">acme<", ">bolt<", "24 %")
 	}
 	body := s.Get("/").Body
 	attention := strings.Index(body, `id="attention"`)
@@ -324,9 +300,8 @@ func TestOverview(t *testing.T) {
 	s.Keys.Server.SetTime(time.Now()) // so that audit entries fall into the hour on the page
 	s.Post("/policies/plans/1/edit", planOf("{policy#}", "free", "7")).Wants(t, http.StatusSeeOther)
 	s.Get("/?range=1h").Wants(t, http.StatusOK, "plan free: limits")
-	if got := s.Refresh("/?live=5").Wants(
-		t, http.StatusOK, `<section id="live"`, "125 calls, 30 denied, 0 refused",
-	); strings.Contains(got.Body, "<html") {
+	if got := s.Refresh("/?live=5").Wants(t, http.StatusOK, `<section id="live"`,
+		"125 calls, 30 denied, 0 refused"); strings.Contains(got.Body, "<html") {
 		t.Error("a refresh got a whole page")
 	}
 }

@@ -35,16 +35,14 @@ func TestImportPolicies(t *testing.T) {
 	form := s.Get("/policies/import").Wants(t, http.StatusOK, "Review changes")
 	sendImport(s, form, exported.Body, "").Wants(t, http.StatusOK, "No changes.", "Review changes")
 	text := strings.Replace(exported.Body, "10 per 10 seconds", "25 per 10 seconds", 1)
-	preview := sendImport(s, form, text, "").Wants(
-		t, http.StatusOK, "plan free: limits", "25 per 10 seconds</bdi></ins>", ">Import</button>",
-	)
+	preview := sendImport(s, form, text, "").Wants(t, http.StatusOK, "plan free: limits",
+		"25 per 10 seconds</bdi></ins>", ">Import</button>")
 	if s.Keys.Written() != 0 {
 		t.Fatal("the preview wrote something")
 	}
 	sendImport(s, preview, text, " ").Wants(t, http.StatusUnprocessableEntity, "Enter a reason")
-	other := sendImport(s, preview, strings.Replace(text, "25", "26", 1), "more").Wants(
-		t, http.StatusConflict, "not the change that you reviewed", "26 per 10 seconds</bdi></ins>",
-	)
+	other := sendImport(s, preview, strings.Replace(text, "25", "26", 1), "more").Wants(t,
+		http.StatusConflict, "not the change that you reviewed", "26 per 10 seconds</bdi></ins>")
 	if s.Keys.Written() != 0 {
 		t.Fatal("a text without a preview was imported")
 	}
@@ -68,9 +66,8 @@ func TestImportErrors(t *testing.T) {
 		strings.Repeat("x", policydoc.MaxBytes+1): "must have at most",
 	} {
 		got := s.Post("/policies/import",
-			url.Values{"yaml": {text}, "version": {"{policy#}"}, "reason": {"x"}}).Wants(
-			t, http.StatusUnprocessableEntity,
-		)
+			url.Values{"yaml": {text}, "version": {"{policy#}"}, "reason": {"x"}}).Wants(t,
+			http.StatusUnprocessableEntity)
 		if !strings.Contains(got.Body, want) || strings.Contains(got.Body, "<script>alert") {
 			t.Errorf("%.40q: the page lacks %q, or has markup of the file", text, want)
 		}

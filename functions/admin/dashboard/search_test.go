@@ -124,10 +124,7 @@ func TestFindByName(t *testing.T) {
 		`key={acme}&amp;path=%2Forders"`, "<bdi>Acme</bdi>")
 	s.Get("/audit?subject=bolt").Wants(t, http.StatusOK, "Changes of", "key.create", `value="{bolt}"`)
 	if body := s.Get("/audit?subject=acme").Wants(t, http.StatusUnprocessableEntity, "Several "+
-		"keys").Body; strings.Contains(
-		body,
-		"key.create</code>",
-	) {
+		"keys").Body; strings.Contains(body, "key.create</code>") {
 		t.Error("the audit lists entries although several keys have the name")
 	}
 	s.Get("/audit?subject="+secret).Wants(t, http.StatusUnprocessableEntity, "pasted a whole secret")
@@ -172,13 +169,8 @@ func TestAuditByDates(t *testing.T) {
 	s.Get("/audit?from=2099-01-01T00:00&to=2099-01-02T00:00").Wants(t, http.StatusOK, "No changes found")
 	s.Get("/audit?from=yesterday").Wants(t, http.StatusUnprocessableEntity, "From: must be a date and a time")
 	s.Get("/audit.csv?to=yesterday").Wants(t, http.StatusBadRequest)
-	s.Get(
-		"/api/v1/audit?action=key.create&from="+at(0, time.Nanosecond),
-	).Wants(
-		t,
-		http.StatusOK,
-		`"items":[]`,
-	)
+	s.Get("/api/v1/audit?action=key.create&from="+at(0, time.Nanosecond)).Wants(t, http.StatusOK,
+		`"items":[]`)
 	s.Get("/api/v1/audit?action=key.create&to="+at(0, time.Nanosecond)).Wants(t, http.StatusOK, `"three"`)
 	s.Get("/api/v1/audit?action=key.create&count=1&to="+at(0, 0)).Wants(t, http.StatusOK, `"name":"two"`)
 	s.Get("/api/v1/audit?name=THREE").Wants(t, http.StatusOK, `"name":"three"`)

@@ -151,11 +151,8 @@ func (d *dashboard) tokensPanel(tokens []token.Token) *templates.TokensPanel {
 			return templates.Text(page.Clip(t.By, page.MaxName))
 		}},
 		{Cell: func(t *token.Token) templ.Component {
-			return templates.PostButton(
-				d.Path("/settings/tokens/"+t.ID+"/revoke"),
-				"Revoke",
-				"Revoke "+t.Name,
-			)
+			return templates.PostButton(d.Path("/settings/tokens/"+t.ID+"/revoke"), "Revoke",
+				"Revoke "+t.Name)
 		}},
 	}, tokens, nil)
 	return p

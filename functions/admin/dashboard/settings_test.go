@@ -49,19 +49,16 @@ func TestTooManyTokens(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.NewToken(token.Read)
 	s.Keys.CopyToken(token.MaxCount - 1)
-	s.Post("/settings/tokens/new", sitetest.TokenFields("n", "read", "7d")).Wants(
-		t, http.StatusConflict, "Revoke one first",
-	)
+	s.Post("/settings/tokens/new", sitetest.TokenFields("n", "read", "7d")).Wants(t, http.StatusConflict,
+		"Revoke one first")
 }
 
 func TestSettingsShowVersions(t *testing.T) {
 	s := sitetest.New(t, func(s *sitetest.Site) {
 		s.Config.Stage, s.Config.Release = "prod<", "v1.2-abc"
 	}).LoginAs(sitetest.Viewer)
-	s.Get("/settings").Wants(
-		t, http.StatusOK, "prod&lt;", "v1.2-abc", "teststore 1.2.3", "go1.", "<bdi>vic</bdi></dd>",
-		"viewer: can read",
-	)
+	s.Get("/settings").Wants(t, http.StatusOK, "prod&lt;", "v1.2-abc", "teststore 1.2.3", "go1.",
+		"<bdi>vic</bdi></dd>", "viewer: can read")
 	s.Get("/keys").Wants(t, http.StatusOK, "prod&lt;")
 }
 

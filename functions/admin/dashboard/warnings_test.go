@@ -188,14 +188,8 @@ func TestBulkNeedsConfirmation(t *testing.T) {
 	form := sitetest.With(sitetest.HiddenIn(page.Body), "reason", "leak", "action", "save")
 	for _, typed := range []string{"", "3", "revoke", "2x"} {
 		form["confirm"] = []string{typed}
-		s.Post(
-			"/keys/bulk",
-			form,
-		).Wants(
-			t,
-			http.StatusUnprocessableEntity,
-			"Must be 2, the number of keys that match.",
-		)
+		s.Post("/keys/bulk", form).Wants(t, http.StatusUnprocessableEntity,
+			"Must be 2, the number of keys that match.")
 	}
 	checkUnchanged(s, "after wrong confirmations")
 	banned := reviewed(
@@ -205,14 +199,8 @@ func TestBulkNeedsConfirmation(t *testing.T) {
 	)
 	s.Post("/keys/bulk", banned).Wants(t, http.StatusUnprocessableEntity, "Must be 0, the number")
 	ban := reviewed(s, fields("do", "ban", "of", "all", "count", "2", "reason", "x", "lasts", "1h"))
-	s.Post(
-		"/keys/bulk",
-		ban,
-	).Wants(
-		t,
-		http.StatusUnprocessableEntity,
-		"Must be 2, the number of keys that match.",
-	)
+	s.Post("/keys/bulk", ban).Wants(t, http.StatusUnprocessableEntity,
+		"Must be 2, the number of keys that match.")
 	form["confirm"] = []string{" 2 "}
 	last, _ := s.Finish(s.Post("/keys/bulk", form))
 	last.Wants(t, http.StatusOK, "2 changed")

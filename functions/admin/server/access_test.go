@@ -381,9 +381,8 @@ func TestViewerSeesNoEdit(t *testing.T) {
 			}
 		}
 	}
-	s.Post(
-		"/keys/{acme}/limits", sitetest.LimitsForm("{acme#}", "99 per hour"),
-	).Wants(t, http.StatusForbidden)
+	s.Post("/keys/{acme}/limits",
+		sitetest.LimitsForm("{acme#}", "99 per hour")).Wants(t, http.StatusForbidden)
 	if s.Keys.Written() != 0 {
 		t.Error("a viewer made a change")
 	}
@@ -468,9 +467,8 @@ func TestSessionStoreDown(t *testing.T) {
 // A log-in whose session cannot be saved gets one error page and no cookie.
 func TestSessionNotSaved(t *testing.T) {
 	s := sitetest.New(t, withFailing(&failingStore{commit: errors.New("read only")}))
-	got := s.Post("/login", url.Values{"user": {sitetest.User}, "password": {sitetest.Password}}).Wants(
-		t, http.StatusServiceUnavailable,
-	)
+	got := s.Post("/login", url.Values{"user": {sitetest.User}, "password": {sitetest.Password}}).Wants(t,
+		http.StatusServiceUnavailable)
 	if got.Header.Get("Location") != "" && got.StatusCode < 400 ||
 		strings.Count(got.Body, "<!doctype html>") != 1 {
 		t.Errorf("got %s, want one error page", got.Body)

@@ -33,9 +33,8 @@ func TestTheme(t *testing.T) {
 // Choosing a theme redirects to the page where it was chosen, and to no other site.
 func TestThemeRedirects(t *testing.T) {
 	s := sitetest.New(t).Login()
-	s.Get("/explain?path=%2Forders&method=GET").Wants(
-		t, http.StatusOK, `name="next" value="/explain?path=%2Forders&amp;method=GET"`,
-	)
+	s.Get("/explain?path=%2Forders&method=GET").Wants(t, http.StatusOK,
+		`name="next" value="/explain?path=%2Forders&amp;method=GET"`)
 	for next, want := range map[string]string{
 		"/explain?method=GET": "/explain?method=GET", "https://evil.example/": "/",
 		"//evil.example": "/", "": "/",
@@ -58,9 +57,8 @@ func TestThemeRefused(t *testing.T) {
 // A theme cookie with an unknown value is ignored.
 func TestThemeCookieIsChecked(t *testing.T) {
 	s := sitetest.New(t)
-	got := s.Do(http.MethodGet, "/login", nil, http.Header{"Cookie": {`tidegate-theme="><script>`}}).Wants(
-		t, http.StatusOK, `<html lang="en">`,
-	)
+	got := s.Do(http.MethodGet, "/login", nil, http.Header{"Cookie": {`tidegate-theme="><script>`}}).Wants(t,
+		http.StatusOK, `<html lang="en">`)
 	if strings.Contains(got.Body, "<script>") {
 		t.Error("the page contains the cookie's value")
 	}

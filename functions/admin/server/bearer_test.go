@@ -27,12 +27,10 @@ func TestBearerOnly(t *testing.T) {
 	s.Do(http.MethodGet, "/api/v1/tokens", nil, sitetest.Bearer(read)).Wants(t, http.StatusForbidden)
 	s.Do(http.MethodGet, "/api/v1/tokens", nil, sitetest.Bearer("tga_wrong")).Wants(t,
 		http.StatusUnauthorized)
-	s.Do(
-		http.MethodDelete, "/api/v1/tokens/AAAAAAAAAAAA", nil, sitetest.Bearer(write),
-	).Wants(t, http.StatusNotFound)
-	s.Do(http.MethodDelete, "/api/v1/tokens/AAAAAAAAAAAA", nil, nil).Wants(
-		t, http.StatusForbidden, "another site",
-	)
+	s.Do(http.MethodDelete, "/api/v1/tokens/AAAAAAAAAAAA", nil,
+		sitetest.Bearer(write)).Wants(t, http.StatusNotFound)
+	s.Do(http.MethodDelete, "/api/v1/tokens/AAAAAAAAAAAA", nil, nil).Wants(t, http.StatusForbidden,
+		"another site")
 	for name, header := range map[string]http.Header{
 		"empty": {"Authorization": {""}}, "basic": {"Authorization": {"Basic YWRhOng="}},
 		"no scheme": {"Authorization": {write}},
@@ -46,9 +44,8 @@ func TestBearerOnly(t *testing.T) {
 	s.Do(http.MethodGet, "/api/v1/me", nil, http.Header{
 		"Authorization": {"bearer " + write},
 	}).Wants(t, http.StatusOK)
-	if got := s.Do(
-		http.MethodGet, "/api/v1/me", nil, sitetest.Bearer(write),
-	); got.Header.Get("Set-Cookie") != "" {
+	if got := s.Do(http.MethodGet, "/api/v1/me", nil,
+		sitetest.Bearer(write)); got.Header.Get("Set-Cookie") != "" {
 		t.Error("the response to a token sets a cookie")
 	}
 }
@@ -73,9 +70,8 @@ func TestSettleToken(t *testing.T) {
 	}
 	settle := `{"settlement":"` + call.Settlement + `","cost":0}`
 	send(token.Read, "settlements", settle).Wants(t, http.StatusForbidden, "Editor role required")
-	send(token.Settle, "keys/{acme}/revoke", `{"reason":"x"}`).Wants(
-		t, http.StatusForbidden, "may only settle calls",
-	)
+	send(token.Settle, "keys/{acme}/revoke", `{"reason":"x"}`).Wants(t, http.StatusForbidden,
+		"may only settle calls")
 	send(token.Settle, "nothing", "").Wants(t, http.StatusForbidden)
 	send(token.Settle, "settlements", settle).Wants(t, http.StatusOK, `"reserved":5`, `"actual":0`)
 	if s.Keys.Key("acme").Status != policy.Active {
@@ -102,10 +98,8 @@ func TestBearerAroundThePath(t *testing.T) {
 		"/api/../keys/AAAAAAAAAAAA/limits", "/api/v1/..%2f..%2fkeys/AAAAAAAAAAAA/limits",
 		"/api//../keys/AAAAAAAAAAAA/limits", "//api/v1/me", "/API/v1/me",
 	} {
-		got := s.Do(
-			http.MethodPost, path, sitetest.LimitsForm("{acme#}", "99 per hour"),
-			sitetest.Bearer(write),
-		)
+		got := s.Do(http.MethodPost, path, sitetest.LimitsForm("{acme#}", "99 per hour"),
+			sitetest.Bearer(write))
 		if got.StatusCode < 300 || s.Keys.Written() != 0 {
 			t.Errorf("%s: got %d and %d changes, want a refusal", path, got.StatusCode, s.Keys.Written())
 		}
@@ -131,16 +125,14 @@ func TestAPIErrors(t *testing.T) {
 			t.Errorf("%s: got headers %v, want a problem and a Bearer challenge", path, got.Header)
 		}
 	}
-	got := s.Do(http.MethodPost, "/api/v1/me", nil, sitetest.Bearer(s.NewToken(token.Read))).Wants(
-		t, http.StatusMethodNotAllowed,
-	)
+	got := s.Do(http.MethodPost, "/api/v1/me", nil, sitetest.Bearer(s.NewToken(token.Read))).Wants(t,
+		http.StatusMethodNotAllowed)
 	if got.Header.Get("Allow") != "GET, HEAD" {
 		t.Errorf("got Allow %q, want GET, HEAD", got.Header.Get("Allow"))
 	}
 	s.Store.SetError("ERR out of order")
-	got = s.Do(
-		http.MethodGet, "/api/v1/me", nil, sitetest.Bearer("tga_"+strings.Repeat("a", 49)),
-	).Wants(t, http.StatusUnauthorized)
+	got = s.Do(http.MethodGet, "/api/v1/me", nil,
+		sitetest.Bearer("tga_"+strings.Repeat("a", 49))).Wants(t, http.StatusUnauthorized)
 	if strings.Contains(got.Body, "out of order") {
 		t.Errorf("the response has Valkey's error: %s", got.Body)
 	}
@@ -182,9 +174,8 @@ func TestTokensOverTheAPI(t *testing.T) {
 	write := s.NewToken(token.Write)
 	id := write[len("tga_"):][:12]
 	before := time.Now().UTC().Truncate(time.Minute)
-	got := s.Do(http.MethodGet, "/api/v1/tokens", nil, sitetest.Bearer(write)).Wants(
-		t, http.StatusOK, `"id":"`+id+`"`, `"scope":"write"`,
-	)
+	got := s.Do(http.MethodGet, "/api/v1/tokens", nil, sitetest.Bearer(write)).Wants(t, http.StatusOK,
+		`"id":"`+id+`"`, `"scope":"write"`)
 	if strings.Contains(got.Body, write) || strings.Contains(got.Body, write[20:]) {
 		t.Errorf("the response has the secret: %s", got.Body)
 	}
@@ -238,9 +229,8 @@ func TestAPIWithSession(t *testing.T) {
 			t.Errorf("%s: got %d %s, want a problem with status 403", name, got.StatusCode, got.Body)
 		}
 	}
-	got := send(http.Header{"Sec-Fetch-Site": {"same-origin"}}).Wants(
-		t, http.StatusCreated, `"secret":"tg_live_`,
-	)
+	got := send(http.Header{"Sec-Fetch-Site": {"same-origin"}}).Wants(t, http.StatusCreated,
+		`"secret":"tg_live_`)
 	if got.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("got Cache-Control %q, want no-store", got.Header.Get("Cache-Control"))
 	}

@@ -51,13 +51,8 @@ func TestGroupPages(t *testing.T) {
 	s.Get("/groups/nobody").Wants(t, http.StatusNotFound, "No such group")
 	s.Get("/groups/..%2fkeys").Wants(t, http.StatusNotFound, "No such group")
 	s.Get("/groups/corp/reset").Wants(t, http.StatusOK, "Reset the counts of group")
-	s.Post(
-		"/groups/corp/reset",
-		url.Values{"reason": {"new month"}, "version": {"{policy#}"}},
-	).Wants(
-		t,
-		http.StatusSeeOther,
-	)
+	s.Post("/groups/corp/reset", url.Values{"reason": {"new month"}, "version": {"{policy#}"}}).Wants(t,
+		http.StatusSeeOther)
 	s.Get("/groups/corp").Wants(t, http.StatusOK, "<b>0</b> of 20")
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "<b>3</b> of 10")
 	s.Get("/audit").Wants(t, http.StatusOK, "Counts of group  <a", "new month", "corp")
@@ -76,15 +71,8 @@ func TestGroupOverridePages(t *testing.T) {
 	s.Keys.Save(func(set *policy.Set) {
 		set.GroupOverrides = map[string]policy.Override{"corp": {Reason: "theirs"}}
 	})
-	s.Post(
-		path,
-		sitetest.With(typed, "version", stale),
-	).Wants(
-		t,
-		http.StatusConflict,
-		"saved first",
-		"theirs",
-	)
+	s.Post(path, sitetest.With(typed, "version", stale)).Wants(t, http.StatusConflict, "saved first",
+		"theirs")
 	sitetest.With(typed, "version", "{policy#}", "reason", "")
 	s.Post(path, typed).Wants(t, http.StatusUnprocessableEntity)
 	s.Post(path, sitetest.With(typed, "reason", "a launch")).Wants(t, http.StatusSeeOther)
@@ -114,15 +102,8 @@ func TestGroupOverridePages(t *testing.T) {
 func TestOwnKeyInGroup(t *testing.T) {
 	s := sitetest.New(t)
 	withGroup(s)
-	got := getOwnKey(
-		s,
-		withKey(s.Keys.Secrets["acme"].Reveal()),
-	).Wants(
-		t,
-		http.StatusOK,
-		`"who":"each group"`,
-		`"used":6,"remaining":14`,
-	)
+	got := getOwnKey(s, withKey(s.Keys.Secrets["acme"].Reveal())).Wants(t, http.StatusOK,
+		`"who":"each group"`, `"used":6,"remaining":14`)
 	if strings.Contains(got.Body, "bolt") || strings.Contains(got.Body, "corp") {
 		t.Errorf("got %s, want neither bolt nor corp in it", got.Body)
 	}

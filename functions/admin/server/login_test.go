@@ -247,9 +247,8 @@ func TestLogHasNoSecrets(t *testing.T) {
 
 func TestTooLongBody(t *testing.T) {
 	s := sitetest.New(t).Login()
-	s.Post("/keys/{acme}/limits", url.Values{"version": {strings.Repeat("1", 1<<20)}}).Wants(
-		t, http.StatusRequestEntityTooLarge,
-	)
+	s.Post("/keys/{acme}/limits", url.Values{"version": {strings.Repeat("1", 1<<20)}}).Wants(t,
+		http.StatusRequestEntityTooLarge)
 	s.Get("/keys").Wants(t, http.StatusOK)
 }
 
@@ -308,9 +307,8 @@ func TestLoginThrottled(t *testing.T) {
 		s.Post("/login", loginForm(sitetest.User, "wrong")).Wants(t, http.StatusUnauthorized)
 	}
 	s.Store.SetTime(start.Add(17*time.Second + time.Millisecond))
-	got := s.Post("/login", loginForm(sitetest.User, sitetest.Password)).Wants(
-		t, http.StatusTooManyRequests, "Too many attempts", "43 seconds",
-	)
+	got := s.Post("/login", loginForm(sitetest.User, sitetest.Password)).Wants(t, http.StatusTooManyRequests,
+		"Too many attempts", "43 seconds")
 	if wait := got.Header.Get("Retry-After"); wait != "43" || s.Cookie() != nil {
 		t.Errorf("got Retry-After %q, cookie %v, want 43 and no cookie", wait, s.Cookie())
 	}
@@ -349,9 +347,8 @@ func TestLoginWithoutStore(t *testing.T) {
 	s.Store.SetError("ERR out of order")
 	var pages []string
 	for _, secret := range []string{sitetest.Password, "wrong"} {
-		got := s.Post("/login", loginForm(sitetest.User, secret)).Wants(
-			t, http.StatusServiceUnavailable, "Valkey is unavailable",
-		)
+		got := s.Post("/login", loginForm(sitetest.User, secret)).Wants(t, http.StatusServiceUnavailable,
+			"Valkey is unavailable")
 		if got.Header.Get("Retry-After") == "" || s.Cookie() != nil {
 			t.Errorf("got %v, want Retry-After and no cookie", got.Header)
 		}

@@ -15,9 +15,7 @@ import (
 
 // startProviderLogin redirects the browser to the provider. The page has a link and no
 // form, since its policy forbids forms to other sites.
-func (s *server) startProviderLogin(
-	w http.ResponseWriter, r *http.Request, attempt throttle.Attempt,
-) error {
+func (s *server) startProviderLogin(w http.ResponseWriter, r *http.Request, attempt throttle.Attempt) error {
 	address, sealed, err := s.Provider.Start(r.Context(), s.LocalPath(r.URL.Query().Get("next")))
 	if err != nil {
 		return s.providerProblem(r, err)
@@ -56,9 +54,7 @@ func (s *server) flowCookieName() string { return s.cookieName("-login") }
 // finishProviderLogin handles the provider's answer. It deletes the cookie of the login that
 // the answer belongs to, so that an answer counts once; another login, as of a second tab,
 // goes on. The reload of an answer that logged somebody in leads to the dashboard.
-func (s *server) finishProviderLogin(
-	w http.ResponseWriter, r *http.Request, attempt throttle.Attempt,
-) error {
+func (s *server) finishProviderLogin(w http.ResponseWriter, r *http.Request, attempt throttle.Attempt) error {
 	sealed := ""
 	if c, err := r.Cookie(s.flowCookieName()); err == nil {
 		sealed = c.Value

@@ -73,14 +73,12 @@ func TestProviderLogin(t *testing.T) {
 		if s.Cookie().Value == before {
 			t.Errorf("%q: the session id is the same as before the log-in", base)
 		}
-		s.Get("/api/v1/me").Wants(
-			t, http.StatusOK, `{"id":"oidc:olga:ops","name":"olga","kind":"user","role":"editor"}`,
-		)
+		s.Get("/api/v1/me").Wants(t, http.StatusOK,
+			`{"id":"oidc:olga:ops","name":"olga","kind":"user","role":"editor"}`)
 		s.Get("/settings").Wants(t, http.StatusOK, "Logged in with", "localhost:", "Create token")
 		got = s.Post("/logout", nil).Wants(t, http.StatusSeeOther)
-		out := s.Get(strings.TrimPrefix(got.Header.Get("Location"), base)).Wants(
-			t, http.StatusOK, "You are logged out", "Log out there too",
-		)
+		out := s.Get(strings.TrimPrefix(got.Header.Get("Location"), base)).Wants(t, http.StatusOK,
+			"You are logged out", "Log out there too")
 		if !strings.Contains(out.Body, "/session/end?client_id=dashboard&amp;logout_uri=") {
 			t.Errorf("%q: got\n%s\nwant a link to log out at the provider", base, out.Body)
 		}
@@ -91,12 +89,10 @@ func TestProviderLogin(t *testing.T) {
 // A user without a role is not logged in, and sees which claim is missing.
 func TestProviderWithoutRole(t *testing.T) {
 	s := sitetest.New(t, withProvider)
-	s.Get(loginAt(s, beginLogin(s, "/"), "nora")).Wants(
-		t, http.StatusForbidden, "You have no role here", "sent no claim “groups”",
-	)
-	s.Get(loginAt(s, beginLogin(s, "/"), "otto:guests")).Wants(
-		t, http.StatusForbidden, "sent “guests” in the claim “groups”, and none of it gives a role",
-	)
+	s.Get(loginAt(s, beginLogin(s, "/"), "nora")).Wants(t, http.StatusForbidden, "You have no role here",
+		"sent no claim “groups”")
+	s.Get(loginAt(s, beginLogin(s, "/"), "otto:guests")).Wants(t, http.StatusForbidden,
+		"sent “guests” in the claim “groups”, and none of it gives a role")
 	s.WantsLogin("/keys")
 	s.Get(loginAt(s, beginLogin(s, "/"), "vera:staff")).Wants(t, http.StatusSeeOther)
 	s.Get("/keys/{acme}/limits").Wants(t, http.StatusForbidden)
@@ -180,9 +176,8 @@ func TestProviderSessionEnds(t *testing.T) {
 // Without users with a password, the log-in page offers only the provider.
 func TestProviderAlone(t *testing.T) {
 	s := sitetest.New(t, withProvider, func(s *sitetest.Site) { s.Config.Users = nil })
-	if got := s.Get("/login").Wants(
-		t, http.StatusOK, "Log in with localhost:",
-	); strings.Contains(got.Body, `name="password"`) {
+	if got := s.Get("/login").Wants(t, http.StatusOK,
+		"Log in with localhost:"); strings.Contains(got.Body, `name="password"`) {
 		t.Error("the log-in page has a password field")
 	}
 	s.Post("/login", loginForm("", "")).Wants(t, http.StatusUnauthorized)
@@ -238,11 +233,9 @@ func TestBrowserProviderPages(t *testing.T) {
 		{"logged out", "/login?ended=oidc", "", nil},
 		{"Login expired", "/login/oidc/callback?state=x", "400", nil},
 		{"no role", "/login/oidc", "403", func(v *sitetest.Visit) {
-			v.Act(
-				chromedp.SendKeys(chromedp.CSS("[name=login]"), "nora"),
+			v.Act(chromedp.SendKeys(chromedp.CSS("[name=login]"), "nora"),
 				chromedp.SendKeys(chromedp.CSS("[name=password]"), "x\n"),
-				chromedp.WaitVisible(chromedp.CSS(".panel h1")),
-			)
+				chromedp.WaitVisible(chromedp.CSS(".panel h1")))
 		}},
 	} {
 		t.Run(p.name, func(t *testing.T) {
@@ -261,13 +254,9 @@ func TestBrowserProviderPages(t *testing.T) {
 func TestBrowserProviderLogin(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)), withProvider)
 	v.Open("/keys?q=ac")
-	v.Act(
-		chromedp.Click(chromedp.CSS("main a.button")),
-		chromedp.WaitVisible(chromedp.CSS("[name=login]")),
+	v.Act(chromedp.Click(chromedp.CSS("main a.button")), chromedp.WaitVisible(chromedp.CSS("[name=login]")),
 		chromedp.SendKeys(chromedp.CSS("[name=login]"), "vera:staff"),
-		chromedp.SendKeys(chromedp.CSS("[name=password]"), "x\n"),
-		chromedp.WaitReady(chromedp.CSS("#live")),
-	)
+		chromedp.SendKeys(chromedp.CSS("[name=password]"), "x\n"), chromedp.WaitReady(chromedp.CSS("#live")))
 	if at := sitetest.Eval[string](v, `location.pathname + location.search`); at != "/keys?q=ac" {
 		t.Errorf("after the login: got %s, want /keys?q=ac", at)
 	}
@@ -276,14 +265,10 @@ func TestBrowserProviderLogin(t *testing.T) {
 	); !strings.Contains(who, "vera") || !strings.Contains(who, "viewer") {
 		t.Errorf("logged in as %q, want vera, viewer", who)
 	}
-	v.Act(
-		chromedp.Click(chromedp.CSS(".who button")),
-		chromedp.WaitVisible(chromedp.CSS(".notice.good")),
-		chromedp.Click(chromedp.CSS("main p a")),
-		chromedp.WaitVisible(chromedp.CSS("button[value=yes]")),
+	v.Act(chromedp.Click(chromedp.CSS(".who button")), chromedp.WaitVisible(chromedp.CSS(".notice.good")),
+		chromedp.Click(chromedp.CSS("main p a")), chromedp.WaitVisible(chromedp.CSS("button[value=yes]")),
 		chromedp.Click(chromedp.CSS("button[value=yes]")),
-		chromedp.WaitVisible(chromedp.CSS("main a.button")),
-	)
+		chromedp.WaitVisible(chromedp.CSS("main a.button")))
 	if at := sitetest.Eval[string](v, `location.pathname`); at != "/login" {
 		t.Errorf("after both logouts: got %s, want /login", at)
 	}

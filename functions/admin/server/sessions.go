@@ -136,9 +136,8 @@ func (s *server) sessionActor(ctx context.Context) auth.Actor {
 }
 
 // startSession starts a session for an authenticated actor and redirects.
-func (s *server) startSession(
-	w http.ResponseWriter, r *http.Request, actor auth.Actor, binding, next string,
-) error {
+func (s *server) startSession(w http.ResponseWriter, r *http.Request, actor auth.Actor,
+	binding, next string) error {
 	ctx := r.Context()
 	// A new session id without the old session's data prevents session fixation.
 	err := s.Session.Clear(ctx)

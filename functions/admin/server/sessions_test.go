@@ -129,9 +129,8 @@ func TestSessionList(t *testing.T) {
 	req := http.Header{"Sec-Fetch-Site": {"same-origin"}}
 	req["User-Agent"] = []string{
 		"Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0 <script>"}
-	s.Do(
-		http.MethodPost, "/login", loginForm(sitetest.User, sitetest.Password), req,
-	).Wants(t, http.StatusSeeOther)
+	s.Do(http.MethodPost, "/login", loginForm(sitetest.User, sitetest.Password),
+		req).Wants(t, http.StatusSeeOther)
 	body := s.Get("/settings").Wants(t, http.StatusOK, "Firefox on Linux", "another program").Body
 	if strings.Count(body, "this session") != 1 || strings.Contains(body, "&lt;script") {
 		t.Errorf("got sessions\n%s\nwant one marked, without the agent's markup", body)

@@ -143,10 +143,8 @@ func (v *Visit) Wait(expression string) {
 // Retype replaces the text of a field, as a person would.
 func (v *Visit) Retype(selector, text string) {
 	v.T.Helper()
-	v.Act(
-		chromedp.Evaluate[chromedp.Void](fmt.Sprintf("document.querySelector(%q).select()", selector)),
-		chromedp.SendKeys(chromedp.CSS(selector), text),
-	)
+	v.Act(chromedp.Evaluate[chromedp.Void](fmt.Sprintf("document.querySelector(%q).select()", selector)),
+		chromedp.SendKeys(chromedp.CSS(selector), text))
 }
 
 // Eval returns a JavaScript expression's value.
@@ -163,21 +161,17 @@ func Eval[T any](v *Visit, expression string) T {
 func (v *Visit) Enter() {
 	v.T.Helper()
 	v.Open("/login?next=" + url.QueryEscape(v.Config.BasePath+"/keys"))
-	v.Act(
-		chromedp.SendKeys(chromedp.CSS("[name=user]"), User),
+	v.Act(chromedp.SendKeys(chromedp.CSS("[name=user]"), User),
 		chromedp.SendKeys(chromedp.CSS("[name=password]"), Password),
-		chromedp.Click(chromedp.CSS("main form button")),
-		chromedp.WaitReady(chromedp.CSS("#live")),
-	)
+		chromedp.Click(chromedp.CSS("main form button")), chromedp.WaitReady(chromedp.CSS("#live")))
 }
 
 // Scheme sets the browser's preference, light or dark.
 func (v *Visit) Scheme(name string) {
 	v.T.Helper()
 	features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}
-	if _, err := chromedp.Call(
-		v.Ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features},
-	); err != nil {
+	if _, err := chromedp.Call(v.Ctx, emulation.SetEmulatedMedia,
+		emulation.SetEmulatedMediaParams{Features: features}); err != nil {
 		v.T.Fatal(err)
 	}
 }
@@ -212,9 +206,8 @@ func (v *Visit) WaitAcross(expression string) {
 // WithoutScript disables JavaScript.
 func (v *Visit) WithoutScript() {
 	v.T.Helper()
-	if _, err := chromedp.Call(
-		v.Ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true},
-	); err != nil {
+	if _, err := chromedp.Call(v.Ctx, emulation.SetScriptExecutionDisabled,
+		emulation.SetScriptExecutionDisabledParams{Value: true}); err != nil {
 		v.T.Fatal(err)
 	}
 }

@@ -121,12 +121,8 @@ func reached(a *app.Alert) templ.Component {
 }
 
 // addTarget says where alerts are sent, and adds the button that sends a test there.
-func (d *Pages) addTarget(
-	r *http.Request,
-	v *templates.List,
-	_ *app.AlertQuery,
-	_ *list.Page[app.Alert],
-) error {
+func (d *Pages) addTarget(r *http.Request, v *templates.List, _ *app.AlertQuery,
+	_ *list.Page[app.Alert]) error {
 	v.Lead = "Limits that reached an alert threshold in the last 30 days, newest first. "
 	target := targetWords(d.crossings.Target)
 	if target == "" {

@@ -183,10 +183,8 @@ const callerHead = "Caller"
 // parameters in keep.
 func (d *Pages) columns(keep url.Values) []table.Column[app.Denial] {
 	filtered := func(name, value string) templ.Component {
-		return templates.Link(
-			page.Clip(value, page.MaxName),
-			page.Filtered(d.Path("/denials"), keep, name, value),
-		)
+		return templates.Link(page.Clip(value, page.MaxName),
+			page.Filtered(d.Path("/denials"), keep, name, value))
 	}
 	return []table.Column[app.Denial]{
 		{Head: "First call", Cell: func(l *app.Denial) templ.Component { return templates.At(l.Time) }},
@@ -263,7 +261,9 @@ func (d *Pages) latest(ctx context.Context, q *app.DenialQuery) (Summary, error)
 	keep := list.Values(q)
 	columns := d.columns(keep)
 	if q.IsID { // all of one caller
-		columns = slices.DeleteFunc(columns, func(c table.Column[app.Denial]) bool { return c.Head == callerHead })
+		columns = slices.DeleteFunc(columns, func(c table.Column[app.Denial]) bool {
+			return c.Head == callerHead
+		})
 	}
 	return Summary{
 		Latest: found.Items, All: page.Address(d.Path("/denials"), keep),

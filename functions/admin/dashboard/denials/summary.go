@@ -189,12 +189,8 @@ func byCause(all []records.KindCount) []records.KindCount {
 }
 
 // limitTop ranks limits by the calls that they denied, or would have denied in shadow.
-func (d *Pages) limitTop(
-	heading string,
-	by cause.Cause,
-	all []records.KindCount,
-	q *app.DenialQuery,
-) templates.Top {
+func (d *Pages) limitTop(heading string, by cause.Cause, all []records.KindCount,
+	q *app.DenialQuery) templates.Top {
 	top, whole := templates.Top{Heading: heading}, int64(0)
 	calls, names := map[string]int64{}, []string(nil)
 	for _, k := range all {

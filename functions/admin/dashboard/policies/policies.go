@@ -37,9 +37,8 @@ type pages struct {
 }
 
 // Routes returns the pages; r renders them.
-func Routes(
-	r *page.Renderer, shared *changes.Changes, keys *app.Registry, calls *records.Reader, log *slog.Logger,
-) []auth.Route {
+func Routes(r *page.Renderer, shared *changes.Changes, keys *app.Registry, calls *records.Reader,
+	log *slog.Logger) []auth.Route {
 	d := &pages{Renderer: r, Changes: shared, keys: keys, records: calls, log: log}
 	return []auth.Route{
 		{Pattern: "GET /policies", Role: auth.Viewer, Handle: d.showPolicies},

@@ -22,9 +22,8 @@ import (
 // tried returns the limits in shadow of a list with what each would have denied since a
 // time, and what all would have. The list is that of a plan, or with the zero Plan that for
 // all callers.
-func (d *pages) tried(
-	list []limits.Limit, counted records.Series, p policy.Plan, since time.Time, edits bool,
-) (rows []templates.TriedLimit, result string) {
+func (d *pages) tried(list []limits.Limit, counted records.Series, p policy.Plan, since time.Time,
+	edits bool) (rows []templates.TriedLimit, result string) {
 	would := map[string]int64{}
 	for _, k := range counted.ByKind() {
 		if k.Cause == cause.Shadow && (p.Number == 0 || k.Plan == p.Name) {
@@ -56,9 +55,8 @@ func (d *pages) tried(
 }
 
 // triedForAll is tried for the limits for all callers; empty without any in shadow.
-func (d *pages) triedForAll(
-	ctx context.Context, set *policy.Set, edits bool,
-) (rows []templates.TriedLimit, result string, err error) {
+func (d *pages) triedForAll(ctx context.Context, set *policy.Set,
+	edits bool) (rows []templates.TriedLimit, result string, err error) {
 	since, err := d.TrialSince(ctx, set, 0)
 	if err != nil || since.IsZero() {
 		return nil, "", err
