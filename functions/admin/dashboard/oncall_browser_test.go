@@ -212,7 +212,8 @@ func TestBrowserManyKeys(t *testing.T) {
 	o.click("#form footer [value=preview]")
 	o.WaitAcross(`document.getElementById("preview-title") !== null`)
 	o.click("#form footer [value=save]")
-	o.WaitAcross(fmt.Sprintf(`document.body.textContent.includes("%d changed")`, len(names)))
+	o.WaitAcross(fmt.Sprintf(`document.readyState === "complete" &&
+		document.body.textContent.includes("%d changed")`, len(names)))
 	o.took("move all keys of a filter", 6)
 	for _, name := range []string{names[0], names[len(names)-1]} {
 		if k := o.Keys.Key(name); k.Plan != "gold" {
