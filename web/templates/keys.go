@@ -2,7 +2,6 @@ package templates
 
 // Activity describes the calls of a key or caller in the last hour.
 type Activity struct {
-	Spark           Sparkline
 	Calls, Denied   string
 	Refused, Shadow string // empty for none; Shadow: limits in shadow would have denied them
 	Used            string // time since the last call

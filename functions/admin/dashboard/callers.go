@@ -40,7 +40,7 @@ func (d *dashboard) callerList() *table.Of[app.CallerQuery, app.Caller] {
 					return templates.Text(activity(c).Used)
 				}},
 				{Head: "Last hour", Class: "wide", Cell: func(c *app.Caller) templ.Component {
-					return templates.SparklineChart(activity(c).Spark)
+					return templates.SparklineChart(chart.Sparkline(c.Series))
 				}},
 				{
 					Head:  "Calls",

@@ -91,8 +91,8 @@ func markText(e changes.Entry) string {
 func activityView(a *app.Activity, now time.Time) templates.Activity {
 	sum := a.LastHour
 	v := templates.Activity{
-		Spark: chart.Sparkline(a.Series), Calls: page.AtLeast(sum.Calls(), a.AtLeast),
-		Denied: page.Number(sum.Denied), Used: lastUsed(a.Last, now),
+		Calls: page.AtLeast(sum.Calls(), a.AtLeast), Denied: page.Number(sum.Denied),
+		Used: lastUsed(a.Last, now),
 	}
 	if sum.Refused > 0 {
 		v.Refused = page.Number(sum.Refused)

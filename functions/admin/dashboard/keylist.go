@@ -10,6 +10,7 @@ import (
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/command"
+	"tidegate/functions/admin/dashboard/chart"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/table"
 	"tidegate/functions/admin/dashboard/wording"
@@ -50,7 +51,7 @@ func (d *dashboard) keyColumns(r *http.Request, q *app.KeyQuery) []table.Column[
 		{Head: "Key", Class: "name", Order: string(app.ByName), Up: true,
 			Top: table.ForEditors(templates.TickAll()),
 			Cell: func(k *app.ListedKey) templ.Component {
-				row := templates.KeyName(d.keyRow(k.Subject), d.keyPath(k.Key)+live)
+				row := templates.KeyName(d.keyName(k.Subject), d.keyPath(k.Key)+live)
 				if !edits {
 					return row
 				}
@@ -69,7 +70,7 @@ func (d *dashboard) keyColumns(r *http.Request, q *app.KeyQuery) []table.Column[
 	}
 	return append(columns, []table.Column[app.ListedKey]{
 		{Head: "Last hour", Class: "hour", Cell: func(k *app.ListedKey) templ.Component {
-			return templates.SparklineChart(activity(k).Spark)
+			return templates.SparklineChart(chart.Sparkline(k.Series))
 		}},
 		{Head: "Calls", Class: "number calls", Order: string(app.Busiest),
 			Cell: func(k *app.ListedKey) templ.Component { return templates.Number(activity(k).Calls) }},
@@ -239,8 +240,14 @@ func (d *dashboard) emptyKeys(q *app.KeyQuery, found *list.Page[app.ListedKey]) 
 
 // keyRow names a key, with its badges and the use of its limits.
 func (d *dashboard) keyRow(s app.Subject) templates.KeyRow {
-	row := templates.KeyRow{ID: s.ID, Name: page.Clip(s.Name, page.MaxName), Address: d.keyPath(s.Key),
-		Badges: wording.Badges(s), Windows: windows(s)}
+	row := d.keyName(s)
+	row.Badges, row.Windows = wording.Badges(s), windows(s)
+	return row
+}
+
+// keyName names a key.
+func (d *dashboard) keyName(s app.Subject) templates.KeyRow {
+	row := templates.KeyRow{ID: s.ID, Name: page.Clip(s.Name, page.MaxName), Address: d.keyPath(s.Key)}
 	for _, tag := range s.Tags {
 		row.Tags = append(row.Tags, page.Clip(tag, policy.MaxTagLen))
 	}
