@@ -56,7 +56,7 @@ func (d *Pages) list() *table.Of[app.DenialQuery, app.Denial] {
 	return &table.Of[app.DenialQuery, app.Denial]{
 		Renderer: d.Renderer, Path: "/denials", Title: "Denials", File: "denials", Live: true,
 		Caption: "Denied and refused calls by minute, newest first", Read: d.keys.Denials,
-		Columns: func(q *app.DenialQuery) []table.Column[app.Denial] { return d.columns(list.Values(q)) },
+		Columns: func(q *app.DenialQuery) []table.Column[app.Denial] { return d.columns(q) },
 		Ranges: []templates.Option{
 			{Value: "1h", Text: "Last hour"}, {Value: "", Text: "Last 24 hours"},
 			{Value: "today", Text: "Today, UTC"}, {Value: "yesterday", Text: "Yesterday, UTC"},
@@ -177,20 +177,24 @@ func options(anyText, chosen string, values []string) []templates.Option {
 	return all
 }
 
-const callerHead = "Caller"
-
-// columns returns the columns of a list. Links to more of a limit or a route keep the
-// parameters in keep.
-func (d *Pages) columns(keep url.Values) []table.Column[app.Denial] {
+// columns returns the columns of a list. Links to more of a limit or a route keep its
+// parameters. The denials of one id do not repeat the caller.
+func (d *Pages) columns(q *app.DenialQuery) []table.Column[app.Denial] {
+	keep := list.Values(q)
 	filtered := func(name, value string) templ.Component {
 		return templates.Link(page.Clip(value, page.MaxName),
 			page.Filtered(d.Path("/denials"), keep, name, value))
 	}
-	return []table.Column[app.Denial]{
+	columns := []table.Column[app.Denial]{
 		{Head: "First call", Cell: func(l *app.Denial) templ.Component { return templates.At(l.Time) }},
-		{Head: callerHead, Cell: func(l *app.Denial) templ.Component {
-			return table.Caller(d.Renderer, l.Caller, l.Name, l.Plan)
-		}},
+	}
+	if !q.IsID {
+		columns = append(columns, table.Column[app.Denial]{Head: "Caller",
+			Cell: func(l *app.Denial) templ.Component {
+				return table.Caller(d.Renderer, l.Caller, l.Name, l.Plan)
+			}})
+	}
+	return append(columns, []table.Column[app.Denial]{
 		{Head: "Cause", Cell: func(l *app.Denial) templ.Component {
 			parts := []templ.Component{templates.Text(app.CauseWords[l.Cause]), templates.Soft(l.Reason)}
 			if l.Limit != "" {
@@ -234,7 +238,7 @@ func (d *Pages) columns(keep url.Values) []table.Column[app.Denial] {
 			return templates.LabelledLink(calls, calls+" calls: "+l.Reference,
 				page.Address(d.Path("/denials"), url.Values{"request": {l.Reference}}))
 		}},
-	}
+	}...)
 }
 
 // Summary describes the latest denials of a key, caller or group.
@@ -258,15 +262,8 @@ func (d *Pages) OfGroup(ctx context.Context, name string) (Summary, error) {
 func (d *Pages) latest(ctx context.Context, q *app.DenialQuery) (Summary, error) {
 	q.Count = recentDenials
 	found, err := d.keys.Denials(ctx, q)
-	keep := list.Values(q)
-	columns := d.columns(keep)
-	if q.IsID { // all of one caller
-		columns = slices.DeleteFunc(columns, func(c table.Column[app.Denial]) bool {
-			return c.Head == callerHead
-		})
-	}
 	return Summary{
-		Latest: found.Items, All: page.Address(d.Path("/denials"), keep),
-		Table: table.Rows("Recent denials, newest first", columns, found.Items, nil),
+		Latest: found.Items, All: page.Address(d.Path("/denials"), list.Values(q)),
+		Table: table.Rows("Recent denials, newest first", d.columns(q), found.Items, nil),
 	}, err
 }

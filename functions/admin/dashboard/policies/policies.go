@@ -113,8 +113,8 @@ func (d *pages) showPolicies(w http.ResponseWriter, r *http.Request) error {
 	return d.Render(w, r, http.StatusOK, templates.Policies(p))
 }
 
-// maxShown is how many plans and routes a policy may have.
-const maxShown = 500
+// maxShown is how many plans, or routes, a policy may have.
+const maxShown = max(policy.MaxPlans, limits.MaxRoutes)
 
 // plans returns the list of plans, for its file.
 func (d *pages) plans() *table.Of[app.PolicyQuery, app.ListedPlan] {
