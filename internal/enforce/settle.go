@@ -131,8 +131,7 @@ func (r *round) unitOf(t taken, state limiter.State) (unit string, ends, settles
 // caller are moved to them, those of its group by at most MaxSettle times what the call
 // took; other limits keep what they took. What is above a limit is owed. A unit that actual
 // does not name keeps what was taken. Settle returns ErrSettlement, ErrExpired, ErrSettled
-// or ErrCost. After any other error the call may or may not be
-// settled; a retry is safe.
+// or ErrCost. After any other error the call may or may not be settled; a retry is safe.
 func (c *Checker) Settle(ctx context.Context, text string, actual limits.Costs) (Settlement, error) {
 	s, ok := c.seal.read(text)
 	if !ok {

@@ -46,10 +46,9 @@
 // neighbours in a piece of at most 300 entries. Two rules allow a merge, and one is enough:
 // the merged entry stands for at most a 500th of what came after it; or more came after it
 // than the largest remembered number, so no limit tells its calls apart. A merged entry has
-// the time of its latest call. So two calls of cost 1 merge
-// only when 1,000 came after them: limits of up to 1,000 are exact, and a larger one
-// withholds less than a 500th of its number for as long as the calls of one entry lie
-// apart. Merging never admits too much.
+// the time of its latest call. So two calls of cost 1 merge only when 1,000 came after
+// them: limits of up to 1,000 are exact, and a larger one withholds less than a 500th of
+// its number for as long as the calls of one entry lie apart. Merging never admits too much.
 //
 // Two neighbours together stand for more than a 500th of what came after, so while calls
 // come a log has at most about 2,000 * (2 + ln(N / 1,000)) entries, for N the most that

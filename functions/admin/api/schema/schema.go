@@ -1,6 +1,6 @@
 // Package schema has the parts of answers that several operations share: times, field
-// errors. Package policydoc has those of the policies. Packages api and
-// keys import it. It must not read Valkey.
+// errors. Package policydoc has those of the policies. Packages api and keys import it. It
+// must not read Valkey.
 package schema
 
 import (

@@ -18,12 +18,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"tidegate/functions/admin/auth/seal"
-	"tidegate/internal/apikey"
 	"time"
 
 	gooidc "github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
+
+	"tidegate/functions/admin/auth/seal"
+	"tidegate/internal/apikey"
 )
 
 const (
